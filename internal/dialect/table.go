@@ -1,0 +1,238 @@
+// Copyright The otelcol-stream Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dialect
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Table is a compiled vocabulary. It is immutable and safe for concurrent use.
+type Table struct {
+	// attrs holds every row; signalFilter dismisses keys that cannot by themselves speak of streaming, detailFilter keys of no row.
+	attrs        map[string]*compiledAttr
+	signalFilter filter
+	detailFilter filter
+
+	events        map[string]*compiledEvent
+	eventPrefixes []*compiledEvent
+	eventFilter   filter
+
+	spans        map[string][]*compiledSpan
+	spanSuffixes []*compiledSpan
+	spanFilter   filter
+	// suffixLast holds the last bytes of the suffixes, so that most names are dismissed by one look.
+	suffixLast [256]bool
+	chunkSpans bool
+}
+
+type compiledAttr struct {
+	AttributeRow
+	key   string
+	rank  int
+	genAI bool
+	trust bool
+}
+
+type compiledEvent struct {
+	EventRow
+	key   string
+	rank  int
+	genAI bool
+	trust bool
+}
+
+type compiledSpan struct {
+	SpanRow
+	key string
+}
+
+// filter dismisses strings that are no key of a map by their length and two of their bytes: nearly every attribute of an ordinary span
+// costs one load instead of a hash of the whole key.
+type filter [filterSize / 64]uint64
+
+const filterSize = 4096
+
+func filterIndex(s string) uint {
+	n := uint(len(s))
+	return (n*67 + uint(s[0])*31 + uint(s[n-1])*7 + uint(s[n/2])) % filterSize
+}
+
+func (f *filter) add(s string) {
+	i := filterIndex(s)
+	f[i/64] |= 1 << (i % 64)
+}
+
+func (f *filter) may(s string) bool {
+	if s == "" {
+		return false
+	}
+	i := filterIndex(s)
+	return f[i/64]&(1<<(i%64)) != 0
+}
+
+// isGenAIKey reports whether a key belongs to one of the GenAI namespaces.
+func isGenAIKey(key string) bool {
+	return strings.HasPrefix(key, "gen_ai.") || strings.HasPrefix(key, "llm.") || strings.HasPrefix(key, "ai.")
+}
+
+var (
+	attributeRoles = []Role{RoleStreamFlag, RoleTimeToFirstChunk, RoleFirstChunkTime, RoleOutputTokens, RoleFinishReason, RoleChunkCount}
+	eventRoles     = []Role{RoleFirstChunk, RoleChunk, RoleEnd}
+	spanRoles      = []Role{RoleChunk}
+	units          = []Unit{UnitAuto, UnitSeconds, UnitMilliseconds, UnitMicroseconds, UnitNanoseconds}
+)
+
+// Compile adds the user's rows to the built-in ones. A user's row replaces a built-in row of the same key and comes first in precedence.
+// Errors name the setting and the value.
+func Compile(v Vocabulary) (*Table, error) {
+	if err := v.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Table{attrs: map[string]*compiledAttr{}, events: map[string]*compiledEvent{}, spans: map[string][]*compiledSpan{}}
+	for i, key := range slices.Sorted(maps.Keys(v.Attributes)) {
+		t.addAttr(key, v.Attributes[key], i-len(v.Attributes))
+	}
+	for i, key := range slices.Sorted(maps.Keys(v.Events)) {
+		t.addEvent(key, v.Events[key], i-len(v.Events))
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.Spans)) {
+		t.addSpan(key, v.Spans[key])
+	}
+	for i, e := range builtinAttributes {
+		if !slices.Contains(v.Disable, e.key) {
+			t.addAttr(e.key, e.row, i)
+		}
+	}
+	for i, e := range builtinEvents {
+		if !slices.Contains(v.Disable, e.key) {
+			t.addEvent(e.key, e.row, i)
+		}
+	}
+	for _, e := range builtinSpans {
+		if _, replaced := v.Spans[e.key]; !replaced && !slices.Contains(v.Disable, e.key) {
+			t.addSpan(e.key, e.row)
+		}
+	}
+	for _, key := range v.Trust {
+		if a := t.attrs[key]; a != nil {
+			a.trust = true
+		}
+		if e := t.events[key]; e != nil {
+			e.trust = true
+		}
+	}
+	return t, nil
+}
+
+// Validate returns an error that names the first key or value of the vocabulary that makes no sense.
+func (v Vocabulary) Validate() error {
+	for _, key := range slices.Sorted(maps.Keys(v.Attributes)) {
+		row := v.Attributes[key]
+		if key == "" {
+			return fmt.Errorf("vocabulary::attributes: a key must not be empty")
+		}
+		if !slices.Contains(attributeRoles, row.Role) {
+			return fmt.Errorf("vocabulary::attributes::%s::role: %q is none of %v", key, row.Role, attributeRoles)
+		}
+		if !slices.Contains(units, row.Unit) {
+			return fmt.Errorf("vocabulary::attributes::%s::unit: %q is none of s, ms, us, ns", key, row.Unit)
+		}
+		if row.Unit != UnitAuto && row.Role != RoleTimeToFirstChunk {
+			return fmt.Errorf("vocabulary::attributes::%s::unit: %q is set, but only the role %s has a unit", key, row.Unit, RoleTimeToFirstChunk)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.Events)) {
+		if key == "" {
+			return fmt.Errorf("vocabulary::events: a name must not be empty")
+		}
+		if role := v.Events[key].Role; !slices.Contains(eventRoles, role) {
+			return fmt.Errorf("vocabulary::events::%s::role: %q is none of %v", key, role, eventRoles)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.Spans)) {
+		if key == "" {
+			return fmt.Errorf("vocabulary::spans: a name must not be empty")
+		}
+		if role := v.Spans[key].Role; !slices.Contains(spanRoles, role) {
+			return fmt.Errorf("vocabulary::spans::%s::role: %q is none of %v", key, role, spanRoles)
+		}
+	}
+	for _, key := range v.Trust {
+		_, attr := v.Attributes[key]
+		_, event := v.Events[key]
+		if !attr && !event && !isBuiltin(key) {
+			return fmt.Errorf("vocabulary::trust: %q is no key of the table", key)
+		}
+	}
+	for _, key := range v.Disable {
+		if !isBuiltin(key) {
+			return fmt.Errorf("vocabulary::disable: %q is no key of the built-in table", key)
+		}
+	}
+	return nil
+}
+
+func isBuiltin(key string) bool {
+	return slices.ContainsFunc(builtinAttributes, func(e attrEntry) bool { return e.key == key }) ||
+		slices.ContainsFunc(builtinEvents, func(e eventEntry) bool { return e.key == key }) ||
+		slices.ContainsFunc(builtinSpans, func(e spanEntry) bool { return e.key == key })
+}
+
+func (t *Table) addAttr(key string, row AttributeRow, rank int) {
+	if _, ok := t.attrs[key]; ok {
+		return
+	}
+	t.attrs[key] = &compiledAttr{AttributeRow: row, key: key, rank: rank, genAI: isGenAIKey(key)}
+	t.detailFilter.add(key)
+	if signalRoles[row.Role] {
+		t.signalFilter.add(key)
+	}
+}
+
+// signalRoles are the roles of attributes that can show that a span streams. The others are read only of spans that do.
+var signalRoles = map[Role]bool{
+	rolePhase: true, RoleStreamFlag: true, RoleTimeToFirstChunk: true, RoleFirstChunkTime: true, roleJSONFlag: true, roleContentType: true,
+}
+
+func (t *Table) addEvent(key string, row EventRow, rank int) {
+	if _, ok := t.events[key]; ok {
+		return
+	}
+	e := &compiledEvent{EventRow: row, key: key, rank: rank, genAI: isGenAIKey(key)}
+	t.events[key] = e
+	if row.Prefix {
+		t.eventPrefixes = append(t.eventPrefixes, e)
+		return
+	}
+	t.eventFilter.add(key)
+}
+
+func (t *Table) addSpan(key string, row SpanRow) {
+	s := &compiledSpan{SpanRow: row, key: key}
+	t.chunkSpans = t.chunkSpans || row.Role == RoleChunk
+	if row.Suffix {
+		t.spanSuffixes = append(t.spanSuffixes, s)
+		t.suffixLast[key[len(key)-1]] = true
+		return
+	}
+	t.spans[key] = append(t.spans[key], s)
+	t.spanFilter.add(key)
+}
+
+func (t *Table) event(name string) *compiledEvent {
+	if t.eventFilter.may(name) {
+		if e := t.events[name]; e != nil && !e.Prefix {
+			return e
+		}
+	}
+	for _, e := range t.eventPrefixes {
+		if strings.HasPrefix(name, e.key) {
+			return e
+		}
+	}
+	return nil
+}

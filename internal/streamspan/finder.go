@@ -1,0 +1,149 @@
+// Copyright The otelcol-stream Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamspan
+
+import (
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-stream/otelcol-stream/internal/cadence"
+	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
+)
+
+// Found is one streaming span of a batch.
+type Found struct {
+	Resource pcommon.Resource
+	Scope    ptrace.ScopeSpans
+	Span     ptrace.Span
+	Evidence dialect.Evidence
+	Decision dialect.Decision
+	// Nested says that another span of the same call counts instead.
+	Nested bool
+}
+
+// FoldedChunks gives the chunk spans that were folded for a span, nil when there are none.
+type FoldedChunks func(ptrace.Span) *dialect.Chunks
+
+// Finder finds the streaming spans of a batch. It is not safe for concurrent use.
+type Finder struct {
+	reader *dialect.Reader
+	calc   *cadence.Calculator
+	found  []Found
+	calls  calls
+
+	// Skipped is called for every span that carries evidence or senseless times and yet is none of the Found. May be nil.
+	Skipped func(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, d dialect.Decision)
+	// Folded is asked for every span. May be nil.
+	Folded FoldedChunks
+}
+
+// NewFinder returns a Finder.
+func NewFinder(table *dialect.Table, minSpread time.Duration, settings cadence.Settings) *Finder {
+	return &Finder{reader: dialect.NewReader(table, minSpread), calc: cadence.NewCalculator(settings)}
+}
+
+// Find returns the streaming spans of a batch in the batch's order, those of one call marked. The result is valid until the next Find.
+func (f *Finder) Find(td ptrace.Traces) []Found {
+	f.reader.Reset()
+	clear(f.found) // let go of the last batch's spans
+	f.found = f.found[:0]
+	for _, rs := range td.ResourceSpans().All() {
+		res := rs.Resource()
+		for _, ss := range rs.ScopeSpans().All() {
+			spans := ss.Spans()
+			for i := range spans.Len() {
+				f.look(res, ss, spans.At(i))
+			}
+		}
+	}
+	if len(f.found) > 1 {
+		f.calls.mark(td, f.found)
+	}
+	return f.found
+}
+
+// Release lets go of everything that the last Find refers to, so that a pooled Finder keeps no batch alive.
+func (f *Finder) Release() {
+	f.reader.Reset()
+	clear(f.found)
+	f.found = f.found[:0]
+}
+
+func (f *Finder) look(res pcommon.Resource, ss ptrace.ScopeSpans, span ptrace.Span) {
+	ev := f.reader.Read(span)
+	if f.Folded != nil {
+		if c := f.Folded(span); c != nil {
+			ev = f.reader.WithChunks(span, ev, c)
+		}
+	}
+	if ev == nil {
+		return
+	}
+	d := f.reader.Decide(ev, res, ss.Scope())
+	if d.Verdict != dialect.Streaming {
+		if f.Skipped != nil {
+			f.Skipped(res, ss, span, d)
+		}
+		return
+	}
+	f.found = append(f.found, Found{Resource: res, Scope: ss, Span: span, Evidence: *ev, Decision: d})
+}
+
+// Record works out what the stream.* attributes of a found span say. It sorts the span's chunk instants.
+func (f *Finder) Record(s *Found, rec *Record) {
+	detail := f.reader.Detail(&s.Evidence, &s.Decision)
+	start, end := int64(s.Span.StartTimestamp()), int64(s.Span.EndTimestamp())
+	buckets := rec.Cadence.Histogram.Buckets[:0]
+	*rec = Record{
+		Phase:            PhaseWhole,
+		Dialect:          s.Decision.Dialect,
+		FirstChunkSource: s.Decision.Source,
+		Outcome:          detail.Outcome,
+		Nested:           s.Nested,
+		SpansFolded:      s.Evidence.Chunks.Spans,
+		SourceKind:       s.Span.Kind(),
+		SourceOperation:  detail.Operation,
+		TokenSource:      detail.TokenSource,
+		GenAI:            detail.GenAI,
+	}
+	rec.Cadence.Histogram.Buckets = buckets
+	if s.Decision.FirstKnown {
+		rec.TimeToFirstChunk = cadence.Of(seconds(s.Decision.First - start))
+		rec.Duration = cadence.Of(seconds(end - s.Decision.First))
+	}
+	c := &s.Evidence.Chunks
+	if !c.Sorted {
+		slices.Sort(c.Instants)
+		c.Sorted = true
+	}
+	in := cadence.Stream{
+		First: s.Decision.First, FirstKnown: s.Decision.FirstKnown,
+		End:      end,
+		Instants: c.Instants,
+		Count:    detail.ChunkCount,
+		Tokens:   detail.Tokens, TokensKnown: detail.TokenSource != "",
+		Bytes: c.Bytes, BytesKnown: c.Seen > 0 && c.BytesKnown,
+	}
+	in.Missing, in.Truncated, in.NewestKept = s.Evidence.Window(s.Resource)
+	if in.Missing > 0 || in.Truncated {
+		in.BytesKnown = false
+	}
+	if detail.MeanGap > 0 {
+		in.MeanGap = cadence.Of(detail.MeanGap)
+	}
+	f.calc.Summarize(in, &rec.Cadence)
+}
+
+func seconds(ns int64) float64 { return float64(ns) / float64(time.Second) }
+
+// reason is why a span that streams was not split, for the component's own telemetry.
+func reason(s *Found, rec *Record) dialect.Reason {
+	if s.Decision.Reason == dialect.ReasonNoFirstChunk && rec.Outcome == dialect.OutcomeError {
+		return dialect.ReasonFailedBeforeData
+	}
+	return s.Decision.Reason
+}

@@ -1,0 +1,311 @@
+// Copyright The otelcol-stream Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamspan
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-stream/otelcol-stream/internal/cadence"
+	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
+)
+
+// Names of the attributes, and of the two convention attributes that are filled in.
+const (
+	AttrPhase            = "stream.phase"
+	AttrDialect          = "stream.dialect"
+	AttrFirstChunkSource = "stream.first_chunk.source"
+	AttrOutcome          = "stream.outcome"
+	AttrTimeToFirstChunk = "stream.time_to_first_chunk"
+	AttrDuration         = "stream.duration"
+	AttrTail             = "stream.tail"
+	AttrNested           = "stream.nested"
+	AttrChunkCount       = "stream.chunk.count"
+	AttrEventsCollapsed  = "stream.chunk.events_collapsed"
+	AttrSpansFolded      = "stream.chunk.spans_folded"
+	AttrQuality          = "stream.cadence.quality"
+	AttrGapMean          = "stream.chunk.gap.mean"
+	AttrGapP50           = "stream.chunk.gap.p50"
+	AttrGapP95           = "stream.chunk.gap.p95"
+	AttrGapP99           = "stream.chunk.gap.p99"
+	AttrGapMax           = "stream.chunk.gap.max"
+	AttrGapStddev        = "stream.chunk.gap.stddev"
+	AttrGapJitter        = "stream.chunk.gap.jitter"
+	AttrGapHistogram     = "stream.chunk.gap.histogram"
+	AttrStallCount       = "stream.stall.count"
+	AttrStallDuration    = "stream.stall.duration"
+	AttrStallOffset      = "stream.stall.offset"
+	AttrHeadBurst        = "stream.head_burst"
+	AttrPeakRate         = "stream.chunk.rate.peak"
+	AttrTokenCount       = "stream.token.count"
+	AttrTokenSource      = "stream.token.source"
+	AttrChunkTokens      = "stream.chunk.tokens"
+	AttrTokenRate        = "stream.token.rate"
+	AttrFluidity         = "stream.fluidity"
+	AttrReaderWait       = "stream.reader.wait"
+	AttrByteCount        = "stream.byte.count"
+	AttrChunkBytes       = "stream.chunk.bytes"
+	AttrSourceKind       = "stream.source.kind"
+	AttrSourceOperation  = "stream.source.operation"
+
+	attrErrorType     = "error.type"
+	attrOperation     = "gen_ai.operation.name"
+	attrRequestStream = "gen_ai.request.stream"
+	attrResponseTTFC  = "gen_ai.response.time_to_first_chunk"
+)
+
+// Phase is which part of a streamed call a span describes. It is the value of stream.phase.
+type Phase string
+
+// Phases.
+const (
+	PhaseNone     Phase = ""
+	PhaseRequest  Phase = "request"
+	PhaseStream   Phase = "stream"
+	PhaseWhole    Phase = "whole"
+	PhaseEnvelope Phase = "envelope"
+)
+
+// Record is everything that the stream.* attributes of one span say.
+type Record struct {
+	Phase            Phase
+	Dialect          string
+	FirstChunkSource string
+	Outcome          dialect.Outcome
+	// TimeToFirstChunk is f − t0 and Duration t1 − f, both in seconds and absent when f is unknown.
+	TimeToFirstChunk, Duration cadence.Value
+	// Nested says that another span of the same call counts instead.
+	Nested bool
+	// EventsCollapsed and SpansFolded count what the summary replaced.
+	EventsCollapsed, SpansFolded int64
+	// SourceKind and SourceOperation are the kind and the GenAI operation of the span that was split.
+	SourceKind      ptrace.SpanKind
+	SourceOperation string
+	// TokenSource is the key that gave the number of tokens.
+	TokenSource string
+	// GenAI says that the span carries a key of a GenAI namespace. It is not among the attributes.
+	GenAI   bool
+	Cadence cadence.Summary
+}
+
+// recordAttributes is the largest number of attributes that a Record writes.
+const recordAttributes = 36
+
+// kindNames are the values of stream.source.kind.
+var kindNames = map[ptrace.SpanKind]string{
+	ptrace.SpanKindUnspecified: "SPAN_KIND_UNSPECIFIED",
+	ptrace.SpanKindInternal:    "SPAN_KIND_INTERNAL",
+	ptrace.SpanKindServer:      "SPAN_KIND_SERVER",
+	ptrace.SpanKindClient:      "SPAN_KIND_CLIENT",
+	ptrace.SpanKindProducer:    "SPAN_KIND_PRODUCER",
+	ptrace.SpanKindConsumer:    "SPAN_KIND_CONSUMER",
+}
+
+// putCommon writes the attributes that every part of a stream carries.
+func (r *Record) putCommon(m pcommon.Map, phase Phase) {
+	m.PutStr(AttrPhase, string(phase))
+	m.PutStr(AttrDialect, r.Dialect)
+	if r.FirstChunkSource != "" {
+		m.PutStr(AttrFirstChunkSource, r.FirstChunkSource)
+	}
+	m.PutStr(AttrOutcome, string(r.Outcome))
+	putValue(m, AttrTimeToFirstChunk, r.TimeToFirstChunk)
+	putValue(m, AttrDuration, r.Duration)
+	if r.Nested {
+		m.PutBool(AttrNested, true)
+	}
+}
+
+// putCadence writes the attributes of the stream span, or of a span that was not split.
+func (r *Record) putCadence(m pcommon.Map, phase Phase) {
+	c := &r.Cadence
+	m.PutStr(AttrQuality, c.Quality.String())
+	putCount(m, AttrChunkCount, c.ChunkCount)
+	putCount(m, AttrEventsCollapsed, r.EventsCollapsed)
+	putCount(m, AttrSpansFolded, r.SpansFolded)
+	for _, f := range valueFields {
+		putValue(m, f.key, *f.of(c))
+	}
+	if c.Stalls {
+		m.PutInt(AttrStallCount, c.StallCount)
+	}
+	if c.Histogram.Zero > 0 || len(c.Histogram.Buckets) > 0 {
+		putHistogram(m.PutEmptySlice(AttrGapHistogram), c.Histogram)
+	}
+	if c.TokensKnown {
+		m.PutInt(AttrTokenCount, c.TokenCount)
+		if r.TokenSource != "" {
+			m.PutStr(AttrTokenSource, r.TokenSource)
+		}
+	}
+	if c.BytesKnown {
+		m.PutInt(AttrByteCount, c.ByteCount)
+	}
+	if phase == PhaseStream {
+		m.PutStr(AttrSourceKind, kindNames[r.SourceKind])
+		if r.SourceOperation != "" {
+			m.PutStr(AttrSourceOperation, r.SourceOperation)
+		}
+	}
+}
+
+// valueFields pairs the attributes that are a double, or absent, with their fields.
+var valueFields = []struct {
+	key string
+	of  func(*cadence.Summary) *cadence.Value
+}{
+	{AttrTail, func(c *cadence.Summary) *cadence.Value { return &c.Tail }},
+	{AttrGapMean, func(c *cadence.Summary) *cadence.Value { return &c.GapMean }},
+	{AttrGapP50, func(c *cadence.Summary) *cadence.Value { return &c.GapP50 }},
+	{AttrGapP95, func(c *cadence.Summary) *cadence.Value { return &c.GapP95 }},
+	{AttrGapP99, func(c *cadence.Summary) *cadence.Value { return &c.GapP99 }},
+	{AttrGapMax, func(c *cadence.Summary) *cadence.Value { return &c.GapMax }},
+	{AttrGapStddev, func(c *cadence.Summary) *cadence.Value { return &c.GapStddev }},
+	{AttrGapJitter, func(c *cadence.Summary) *cadence.Value { return &c.GapJitter }},
+	{AttrStallDuration, func(c *cadence.Summary) *cadence.Value { return &c.StallDuration }},
+	{AttrStallOffset, func(c *cadence.Summary) *cadence.Value { return &c.StallOffset }},
+	{AttrHeadBurst, func(c *cadence.Summary) *cadence.Value { return &c.HeadBurst }},
+	{AttrPeakRate, func(c *cadence.Summary) *cadence.Value { return &c.PeakRate }},
+	{AttrChunkTokens, func(c *cadence.Summary) *cadence.Value { return &c.ChunkTokens }},
+	{AttrTokenRate, func(c *cadence.Summary) *cadence.Value { return &c.TokenRate }},
+	{AttrFluidity, func(c *cadence.Summary) *cadence.Value { return &c.Fluidity }},
+	{AttrReaderWait, func(c *cadence.Summary) *cadence.Value { return &c.ReaderWait }},
+	{AttrChunkBytes, func(c *cadence.Summary) *cadence.Value { return &c.ChunkBytes }},
+}
+
+func putValue(m pcommon.Map, key string, v cadence.Value) {
+	if v.OK {
+		m.PutDouble(key, v.V)
+	}
+}
+
+func putCount(m pcommon.Map, key string, n int64) {
+	if n > 0 {
+		m.PutInt(key, n)
+	}
+}
+
+func putHistogram(s pcommon.Slice, h cadence.Histogram) {
+	s.EnsureCapacity(2 + 2*len(h.Buckets))
+	s.AppendEmpty().SetInt(int64(h.Scale))
+	s.AppendEmpty().SetInt(h.Zero)
+	for _, b := range h.Buckets {
+		s.AppendEmpty().SetInt(int64(b.Index))
+		s.AppendEmpty().SetInt(b.Count)
+	}
+}
+
+// Reader reads Records; it keeps scratch from one to the next. It is not safe for concurrent use.
+type Reader struct {
+	ints []int64
+}
+
+// Read fills rec from the stream.* attributes of a span. It reports false when the span has no stream.phase. An attribute of the wrong
+// type or a histogram that cannot be is left out.
+func (r *Reader) Read(attrs pcommon.Map, rec *Record) bool {
+	buckets := rec.Cadence.Histogram.Buckets[:0]
+	*rec = Record{}
+	rec.Cadence.Histogram.Buckets = buckets
+	for key, v := range attrs.All() {
+		// Seven of a hundred keys begin like ours; the others cost this look.
+		if len(key) < len(AttrTail) || key[:len("stream.")] != "stream." {
+			continue
+		}
+		if set := readers[key]; set != nil {
+			set(r, rec, v)
+		}
+	}
+	return rec.Phase != PhaseNone
+}
+
+var readers = func() map[string]func(*Reader, *Record, pcommon.Value) {
+	str := func(of func(*Record) *string) func(*Reader, *Record, pcommon.Value) {
+		return func(_ *Reader, rec *Record, v pcommon.Value) {
+			if v.Type() == pcommon.ValueTypeStr {
+				*of(rec) = v.Str()
+			}
+		}
+	}
+	integer := func(of func(*Record) *int64) func(*Reader, *Record, pcommon.Value) {
+		return func(_ *Reader, rec *Record, v pcommon.Value) {
+			if v.Type() == pcommon.ValueTypeInt && v.Int() >= 0 {
+				*of(rec) = v.Int()
+			}
+		}
+	}
+	value := func(of func(*Record) *cadence.Value) func(*Reader, *Record, pcommon.Value) {
+		return func(_ *Reader, rec *Record, v pcommon.Value) {
+			if v.Type() == pcommon.ValueTypeDouble {
+				*of(rec) = cadence.Of(v.Double())
+			}
+		}
+	}
+	m := map[string]func(*Reader, *Record, pcommon.Value){
+		AttrPhase:            str(func(r *Record) *string { return (*string)(&r.Phase) }),
+		AttrDialect:          str(func(r *Record) *string { return &r.Dialect }),
+		AttrFirstChunkSource: str(func(r *Record) *string { return &r.FirstChunkSource }),
+		AttrOutcome:          str(func(r *Record) *string { return (*string)(&r.Outcome) }),
+		AttrSourceOperation:  str(func(r *Record) *string { return &r.SourceOperation }),
+		AttrTokenSource:      str(func(r *Record) *string { return &r.TokenSource }),
+		AttrTimeToFirstChunk: value(func(r *Record) *cadence.Value { return &r.TimeToFirstChunk }),
+		AttrDuration:         value(func(r *Record) *cadence.Value { return &r.Duration }),
+		AttrChunkCount:       integer(func(r *Record) *int64 { return &r.Cadence.ChunkCount }),
+		AttrEventsCollapsed:  integer(func(r *Record) *int64 { return &r.EventsCollapsed }),
+		AttrSpansFolded:      integer(func(r *Record) *int64 { return &r.SpansFolded }),
+		AttrStallCount: func(_ *Reader, rec *Record, v pcommon.Value) {
+			if v.Type() == pcommon.ValueTypeInt && v.Int() >= 0 {
+				rec.Cadence.Stalls, rec.Cadence.StallCount = true, v.Int()
+			}
+		},
+		AttrTokenCount: func(_ *Reader, rec *Record, v pcommon.Value) {
+			if v.Type() == pcommon.ValueTypeInt && v.Int() >= 0 {
+				rec.Cadence.TokensKnown, rec.Cadence.TokenCount = true, v.Int()
+			}
+		},
+		AttrByteCount: func(_ *Reader, rec *Record, v pcommon.Value) {
+			if v.Type() == pcommon.ValueTypeInt && v.Int() >= 0 {
+				rec.Cadence.BytesKnown, rec.Cadence.ByteCount = true, v.Int()
+			}
+		},
+		AttrNested: func(_ *Reader, rec *Record, v pcommon.Value) {
+			rec.Nested = v.Type() == pcommon.ValueTypeBool && v.Bool()
+		},
+		AttrQuality: func(_ *Reader, rec *Record, v pcommon.Value) {
+			for q := cadence.QualityNone; q <= cadence.QualityExact; q++ {
+				if v.Type() == pcommon.ValueTypeStr && v.Str() == q.String() {
+					rec.Cadence.Quality = q
+				}
+			}
+		},
+		AttrSourceKind: func(_ *Reader, rec *Record, v pcommon.Value) {
+			for kind, name := range kindNames {
+				if v.Type() == pcommon.ValueTypeStr && v.Str() == name {
+					rec.SourceKind = kind
+				}
+			}
+		},
+		AttrGapHistogram: func(r *Reader, rec *Record, v pcommon.Value) {
+			if v.Type() == pcommon.ValueTypeSlice {
+				r.histogram(v.Slice(), &rec.Cadence.Histogram)
+			}
+		},
+	}
+	for _, f := range valueFields {
+		m[f.key] = value(func(r *Record) *cadence.Value { return f.of(&r.Cadence) })
+	}
+	return m
+}()
+
+func (r *Reader) histogram(s pcommon.Slice, h *cadence.Histogram) {
+	r.ints = r.ints[:0]
+	for _, v := range s.All() {
+		if v.Type() != pcommon.ValueTypeInt {
+			return
+		}
+		r.ints = append(r.ints, v.Int())
+	}
+	if parsed, err := cadence.ParseHistogram(r.ints); err == nil {
+		*h = parsed
+	}
+}
