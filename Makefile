@@ -12,7 +12,7 @@ BUILD   := _build
 TOOLS   := .tools
 GO      ?= go
 # What the official distributions are built with; the tag drops gRPC's debug pages and, with them, code the linker could not prove dead.
-GOBUILD := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags "-s -w"
+GOBUILD := CGO_ENABLED=0 $(GO) build -C $(BUILD) -trimpath -tags grpcnotrace -ldflags "-s -w"
 
 SOURCES = $(shell find streamprocessor streamconnector internal -name '*.go' ! -name '*_test.go' ! -path '*/testdata/*' 2>/dev/null)
 CONFIGS = $(shell find examples distribution -name '*.yaml' -path '*config*' 2>/dev/null)
@@ -31,18 +31,19 @@ $(DIST): $(BUILD)/go.sum $(SOURCES)
 	@mkdir -p dist
 	@echo "Compiling (several minutes the first time, seconds after that) ..."
 	@total=$$($(GO) list -C $(BUILD) -deps -tags grpcnotrace . 2>/dev/null | wc -l); \
-	 { $(GOBUILD) -C $(BUILD) -v -o ../$(DIST) . 2>&1 || echo "::failed"; } | awk -v total="$$total" -f tools/progress.awk
+	 { $(GOBUILD) -v -o ../$(DIST) . 2>&1 || echo "::failed"; } | awk -v total="$$total" -f tools/progress.awk
 	@ls -l $(DIST) | awk '{ printf "%s: %.0f MB\n", $$NF, $$5 / 1e6 }'
 
-## build-all: cross-compile for linux on amd64 and arm64, into dist/otelcol-stream_linux_ARCH
+## build-all: cross-compile for linux on each of ARCHES (amd64 arm64), into dist/otelcol-stream_linux_ARCH
+ARCHES ?= amd64 arm64
 .PHONY: build-all
-build-all: dist/otelcol-stream_linux_amd64 dist/otelcol-stream_linux_arm64
+build-all: $(addprefix dist/otelcol-stream_linux_,$(ARCHES))
 
 dist/otelcol-stream_linux_%: $(BUILD)/go.sum $(SOURCES)
 	@mkdir -p dist
 	@echo "Compiling for linux/$* ..."
 	@total=$$(GOOS=linux GOARCH=$* $(GO) list -C $(BUILD) -deps -tags grpcnotrace . 2>/dev/null | wc -l); \
-	 { GOOS=linux GOARCH=$* $(GOBUILD) -C $(BUILD) -v -o ../$@ . 2>&1 || echo "::failed"; } | awk -v total="$$total" -f tools/progress.awk
+	 { GOOS=linux GOARCH=$* $(GOBUILD) -v -o ../$@ . 2>&1 || echo "::failed"; } | awk -v total="$$total" -f tools/progress.awk
 
 ## run: build, replay real captures through examples/quickstart and say in plain words what came out
 .PHONY: run
@@ -104,7 +105,7 @@ bench: $(TOOLS)/benchstat
 ## image: container image of the built binary, with buildah or docker (IMAGE=name:tag)
 IMAGE ?= otelcol-stream:dev
 .PHONY: image
-image: $(DIST)
+image: $(DIST) dist/ca-certificates.crt
 	@if command -v buildah >/dev/null 2>&1; then \
 	  buildah build --isolation chroot --layers=false --target prebuilt -t $(IMAGE) .; \
 	elif docker info >/dev/null 2>&1; then \
@@ -112,6 +113,13 @@ image: $(DIST)
 	else \
 	  echo "make image needs buildah, or docker with its daemon running." >&2; exit 1; \
 	fi
+
+# The places where Linux distributions keep the bundle, as crypto/x509 looks for it.
+CA_BUNDLE ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem /etc/ssl/cert.pem))
+dist/ca-certificates.crt: $(CA_BUNDLE)
+	@test -n "$(CA_BUNDLE)" || { echo "No bundle of CA certificates found; name one with CA_BUNDLE=..." >&2; exit 1; }
+	@mkdir -p dist
+	@cp $(CA_BUNDLE) $@
 
 ## image-check: run the image and check size, user, health and an answer to OTLP (needs buildah and root)
 .PHONY: image-check

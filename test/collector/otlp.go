@@ -27,7 +27,9 @@ type StatusError struct {
 	Body   string
 }
 
-func (e *StatusError) Error() string { return fmt.Sprintf("OTLP/HTTP answered %d: %s", e.Status, e.Body) }
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("OTLP/HTTP answered %d: %s", e.Status, e.Body)
+}
 
 // Post sends one export request as it is to path ("/v1/traces" or "/v1/metrics"). An answer other than 200 is a *StatusError.
 func (p *Process) Post(ctx context.Context, path, contentType string, body []byte) error {

@@ -1,0 +1,115 @@
+// Copyright The otelcol-stream Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package captures finds the recorded exports of real instrumentations under testdata/captures; the README there says what they are.
+package captures
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-stream/otelcol-stream/test/collector"
+)
+
+// Capture is one scenario as one instrumentation exported it.
+type Capture struct {
+	Instrumentation, Scenario string
+	dir                       string
+}
+
+// Dir is the folder of all captures, given the root of the repository.
+func Dir(root string) string { return filepath.Join(root, "testdata", "captures") }
+
+// All returns every capture of dir that has traces, ordered by instrumentation and scenario.
+func All(dir string) ([]Capture, error) {
+	const suffix = ".traces.jsonl"
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"+suffix))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no captures in %s", dir)
+	}
+	all := make([]Capture, len(paths))
+	for i, path := range paths {
+		all[i] = Capture{
+			Instrumentation: filepath.Base(filepath.Dir(path)),
+			Scenario:        strings.TrimSuffix(filepath.Base(path), suffix),
+			dir:             filepath.Dir(path),
+		}
+	}
+	return all, nil
+}
+
+// Name is "instrumentation/scenario".
+func (c Capture) Name() string { return c.Instrumentation + "/" + c.Scenario }
+
+// TracesPath is the file of the exported traces, one OTLP/JSON request a line.
+func (c Capture) TracesPath() string { return filepath.Join(c.dir, c.Scenario+".traces.jsonl") }
+
+// Traces reads the exports.
+func (c Capture) Traces() ([]ptrace.Traces, error) { return collector.ReadTraces(c.TracesPath()) }
+
+// Attempt is what the server did for one request.
+type Attempt struct {
+	Outcome      string
+	OutputTokens int
+	Chunks       int
+	// FirstContent and LastContent count from the receipt of the request; zero when there was no content.
+	FirstContent, LastContent time.Duration
+}
+
+// TokenRate is tokens per second over the chunks, counted like the processor's stream.token.rate.
+func (a Attempt) TokenRate() float64 {
+	if a.LastContent <= a.FirstContent {
+		return 0
+	}
+	return float64(a.OutputTokens-1) / (a.LastContent - a.FirstContent).Seconds()
+}
+
+// Truth reads what the server really did, one entry for each attempt.
+func (c Capture) Truth() ([]Attempt, error) {
+	path := filepath.Join(c.dir, c.Scenario+".truth.json")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var records []struct {
+		Outcome       string `json:"outcome"`
+		OutputTokens  int    `json:"output_tokens"`
+		ContentChunks int    `json:"content_chunks"`
+		Received      string `json:"request_received_unix_nano"`
+		FirstContent  string `json:"first_content_unix_nano"`
+		LastContent   string `json:"last_content_unix_nano"`
+	}
+	if err := json.Unmarshal(raw, &records); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	attempts := make([]Attempt, len(records))
+	for i, record := range records {
+		attempts[i] = Attempt{
+			Outcome:      record.Outcome,
+			OutputTokens: record.OutputTokens,
+			Chunks:       record.ContentChunks,
+			FirstContent: since(record.Received, record.FirstContent),
+			LastContent:  since(record.Received, record.LastContent),
+		}
+	}
+	return attempts, nil
+}
+
+func since(from, to string) time.Duration {
+	a, errA := strconv.ParseInt(from, 10, 64)
+	b, errB := strconv.ParseInt(to, 10, 64)
+	if errA != nil || errB != nil {
+		return 0
+	}
+	return time.Duration(b - a)
+}
