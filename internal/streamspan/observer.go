@@ -1,0 +1,78 @@
+// Copyright The otelcol-stream Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamspan
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-stream/otelcol-stream/internal/cadence"
+	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
+)
+
+// Observation is one stream of a batch. It is valid only during the call that hands it over.
+type Observation struct {
+	Resource pcommon.Resource
+	Scope    pcommon.InstrumentationScope
+	Span     ptrace.Span
+	Record   *Record
+	// Gaps are the gaps between the chunks in nanoseconds, read from a raw span's own records. They are nil when the span carries only
+	// the histogram of its gaps.
+	Gaps []int64
+}
+
+// Observer reads the streams of a batch without changing it: from the stream.* attributes of spans that were processed, and from raw
+// streaming spans by the same detection and arithmetic. It is not safe for concurrent use.
+type Observer struct {
+	finder *Finder
+	reader Reader
+	visit  func(*Observation)
+	record Record
+	obs    Observation
+	gaps   []int64
+}
+
+// NewObserver returns an Observer. The parameters are those of NewFinder.
+func NewObserver(table *dialect.Table, minSpread time.Duration, settings cadence.Settings) *Observer {
+	o := &Observer{finder: NewFinder(table, minSpread, settings)}
+	o.finder.Skipped = o.processed
+	return o
+}
+
+// Observe calls visit for every span of phase stream or whole and for every raw streaming span, those among them for which another span
+// of the same call counts marked in the record. Spans of phase request and envelope are passed over: their stream span speaks for them.
+func (o *Observer) Observe(td ptrace.Traces, visit func(*Observation)) {
+	o.visit = visit
+	found := o.finder.Find(td)
+	for i := range found {
+		f := &found[i]
+		o.finder.Record(f, &o.record)
+		o.gaps = cadence.AppendGaps(o.gaps[:0], f.Evidence.Chunks.Instants)
+		o.obs = Observation{Resource: f.Resource, Scope: f.Scope.Scope(), Span: f.Span, Record: &o.record, Gaps: o.gaps}
+		visit(&o.obs)
+	}
+	o.finder.Release()
+	o.obs, o.visit = Observation{}, nil
+}
+
+func (o *Observer) processed(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, d dialect.Decision) {
+	if d.Verdict != dialect.Processed || !o.reader.Read(span.Attributes(), &o.record) {
+		return
+	}
+	switch o.record.Phase {
+	case PhaseWhole:
+		// A span that was not split is its own source.
+		o.record.SourceKind = span.Kind()
+		if v, ok := span.Attributes().Get(attrOperation); ok && v.Type() == pcommon.ValueTypeStr {
+			o.record.SourceOperation = v.Str()
+		}
+	case PhaseStream:
+	default:
+		return
+	}
+	o.obs = Observation{Resource: res, Scope: scope.Scope(), Span: span, Record: &o.record}
+	o.visit(&o.obs)
+}
