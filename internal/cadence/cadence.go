@@ -67,8 +67,13 @@ type Stream struct {
 	// Missing is the number of chunks that are known to have been delivered at instants that were lost (dropped span events, chunks
 	// beyond a limit). More than 0 makes the cadence partial.
 	Missing int64
+	// Truncated says that instants were lost, though how many is not known. It makes the cadence partial like Missing does.
+	Truncated bool
 	// NewestKept says, of a partial stream, that the last of the Instants is the last chunk of the stream.
 	NewestKept bool
+	// Beyond accounts for chunks whose instants were seen but not kept; nil without such chunks. They follow the Instants and make the
+	// cadence partial.
+	Beyond *Beyond
 	// Count is a chunk count reported by the instrumentation, used only when there are no Instants; 0 when unknown.
 	Count int64
 	// MeanGap is a mean gap in seconds that the instrumentation itself reports, used only when there are no Instants.
@@ -88,7 +93,8 @@ type Summary struct {
 	Tail       Value // s
 
 	GapMean, GapP50, GapP95, GapP99, GapMax, GapStddev, GapJitter Value // s
-	// Histogram holds every gap behind the Gap figures; empty without gaps.
+	// Histogram holds every known gap, those of Stream.Beyond too; GapMean and GapMax are of the same gaps, so that GapMean times
+	// Histogram.Count() is the sum of all gaps. Empty without gaps.
 	Histogram Histogram
 
 	// StallCount is meaningful when Stalls is true, that is whenever there are gaps.
@@ -107,20 +113,4 @@ type Summary struct {
 	ByteCount   int64 // meaningful when BytesKnown
 	BytesKnown  bool
 	ChunkBytes  Value // bytes per chunk
-}
-
-// Histogram is a base-2 exponential histogram of gaps with OTLP's bucket indexes: bucket i holds (2^(i/2^scale), 2^((i+1)/2^scale)]
-// seconds. The gaps of two streams merge exactly, after the finer one is downscaled.
-type Histogram struct {
-	Scale int
-	// Zero counts gaps of exactly 0 s.
-	Zero int64
-	// Buckets holds the populated buckets in ascending order of Index.
-	Buckets []Bucket
-}
-
-// Bucket is one populated bucket of a Histogram.
-type Bucket struct {
-	Index int
-	Count int64
 }
