@@ -50,28 +50,15 @@ type compiledSpan struct {
 	key string
 }
 
-// filter dismisses strings that are no key of a map by their length and two of their bytes: nearly every attribute of an ordinary span
-// costs one load instead of a hash of the whole key.
-type filter [filterSize / 64]uint64
+// filter dismisses strings that are no key of a map by their length and first byte: nearly every attribute of an ordinary span costs two
+// loads, often one, instead of a hash of the whole key. It holds, for each length, a bit for each first byte; both wrap around at 64.
+type filter [64]uint64
 
-const filterSize = 4096
-
-func filterIndex(s string) uint {
-	n := uint(len(s))
-	return (n*67 + uint(s[0])*31 + uint(s[n-1])*7 + uint(s[n/2])) % filterSize
-}
-
-func (f *filter) add(s string) {
-	i := filterIndex(s)
-	f[i/64] |= 1 << (i % 64)
-}
+func (f *filter) add(s string) { f[len(s)%64] |= 1 << (s[0] % 64) }
 
 func (f *filter) may(s string) bool {
-	if s == "" {
-		return false
-	}
-	i := filterIndex(s)
-	return f[i/64]&(1<<(i%64)) != 0
+	m := f[len(s)%64]
+	return m != 0 && s != "" && m&(1<<(s[0]%64)) != 0
 }
 
 // isGenAIKey reports whether a key belongs to one of the GenAI namespaces.
