@@ -73,11 +73,11 @@ func (s *Stream) hasBeyond() bool {
 
 func (s *Stream) quality() Quality {
 	switch {
-	case len(s.Instants) > 0 && (s.Missing > 0 || s.hasBeyond()):
+	case len(s.Instants) > 0 && (s.Missing > 0 || s.Truncated || s.hasBeyond()):
 		return QualityPartial
 	case len(s.Instants) > 0:
 		return QualityExact
-	case s.Count > 0 || s.Missing > 0 || validGap(s.MeanGap):
+	case s.Count > 0 || s.Missing > 0 || s.TokensKnown && s.Tokens > 0 || validGap(s.MeanGap):
 		return QualityMean
 	default:
 		return QualityNone
@@ -150,7 +150,7 @@ func (s *Stream) tail(sum *Summary) {
 	known := sum.Quality == QualityExact || s.NewestKept
 	if s.hasBeyond() {
 		last = s.Beyond.Last
-		known = known || s.Missing <= 0
+		known = known || s.Missing <= 0 && !s.Truncated
 	}
 	if known && s.End >= last {
 		sum.Tail = Of(secondsBetween(last, s.End))

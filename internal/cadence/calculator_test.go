@@ -188,11 +188,24 @@ func TestSameTokenRateSmallerChunks(t *testing.T) {
 	assertValue(t, 1, b.Fluidity, "fluidity")
 }
 
+// An unknown number of lost instants makes the cadence a window, with nothing added to the count.
+func TestTruncated(t *testing.T) {
+	s := Stream{Instants: at(0.1, 0.2, 0.3), End: at(0.5)[0], Truncated: true}
+	sum := summarize(s)
+	assert.Equal(t, QualityPartial, sum.Quality)
+	assert.EqualValues(t, 3, sum.ChunkCount)
+	assertAbsent(t, sum.Tail, "tail: the newest may be gone")
+	assertAbsent(t, sum.Fluidity, "fluidity")
+	s.NewestKept = true
+	assertValue(t, 0.2, summarize(s).Tail, "tail")
+}
+
 func TestWithoutInstants(t *testing.T) {
 	base := Stream{First: at(0.3)[0], FirstKnown: true, End: at(2)[0], Tokens: 86, TokensKnown: true}
 
+	assert.Equal(t, QualityNone, summarize(Stream{First: base.First, FirstKnown: true, End: base.End}).Quality)
 	none := summarize(base)
-	assert.Equal(t, QualityNone, none.Quality)
+	assert.Equal(t, QualityMean, none.Quality, "tokens are a count")
 	assertValue(t, 50, none.TokenRate, "(86 − 1) / 1.7")
 	assertAbsent(t, none.ChunkTokens, "tokens per chunk")
 	assertAbsent(t, none.Tail, "tail")

@@ -284,7 +284,7 @@ func generate(r *rand.Rand) Stream {
 func TestGeneratedStreams(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 11))
 	var sum Summary
-	for range 300 {
+	for range 100 {
 		set := DefaultSettings()
 		if r.IntN(2) == 0 {
 			set = Settings{
@@ -302,7 +302,7 @@ func TestGeneratedStreams(t *testing.T) {
 // Laws that need no second implementation.
 func TestLaws(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
-	for range 300 {
+	for range 100 {
 		s := generate(r)
 		sum := summarize(s)
 
