@@ -101,8 +101,8 @@ func TestImage(t *testing.T) {
 		for _, capture := range all {
 			if capture.Name() == "vercel-ai6/smooth4" {
 				postCapture(t.Context(), t, c, capture)
-				requests, err := capture.Traces()
-				require.NoError(t, err)
+				requests, readErr := capture.Traces()
+				require.NoError(t, readErr)
 				for _, td := range requests {
 					require.NoError(t, c.SendTraces(t.Context(), td))
 				}
