@@ -36,7 +36,7 @@ type Result string
 const (
 	ResultSplit     Result = "split"
 	ResultAnnotated Result = "annotated"
-	ResultNested    Result = "nested"
+	ResultEnveloped Result = "enveloped"
 	// ResultWhole is a span that streams and yet has no first-chunk instant that can be trusted.
 	ResultWhole Result = "whole"
 )
@@ -94,7 +94,7 @@ func (s *Splitter) Apply(f *Found, rec *Record) Applied {
 		a.Result = ResultAnnotated
 		s.whole(f, rec)
 	case s.opts.Mode == ModeNest:
-		a.Result = ResultNested
+		a.Result = ResultEnveloped
 		s.nest(f, rec)
 	default:
 		a.Result = ResultSplit
