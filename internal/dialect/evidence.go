@@ -269,9 +269,10 @@ func (ev *Evidence) place(at int64) (f int64, clamped, ok bool) {
 	switch {
 	case at >= ev.start && at <= ev.end:
 		return at, false, true
-	case at < ev.start && ev.start-at <= tolerance:
+	// Unsigned, since a start plus a senseless duration wraps round and two int64 can lie further apart than an int64 holds.
+	case at < ev.start && uint64(ev.start-at) <= uint64(tolerance):
 		return ev.start, true, true
-	case at > ev.end && at-ev.end <= tolerance:
+	case at > ev.end && uint64(at-ev.end) <= uint64(tolerance):
 		return ev.end, true, true
 	default:
 		return 0, false, false
@@ -298,7 +299,6 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 	start, end := int64(span.StartTimestamp()), int64(span.EndTimestamp())
 	var (
 		c       *Chunks
-		others  int
 		classAt = len(r.classes)
 		instAt  = len(r.instants)
 		sized   int64
@@ -366,7 +366,6 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 			}
 		default:
 		}
-		others++
 	}
 	if c != nil {
 		c.Instants = r.instants[instAt:len(r.instants):len(r.instants)]

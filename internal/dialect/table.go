@@ -122,6 +122,9 @@ func (v Vocabulary) Validate() error {
 		if key == "" {
 			return fmt.Errorf("vocabulary::attributes: a key must not be empty")
 		}
+		if key == phaseKey {
+			return fmt.Errorf("vocabulary::attributes: %q marks the spans that went through this component and has no other meaning", key)
+		}
 		if !slices.Contains(attributeRoles, row.Role) {
 			return fmt.Errorf("vocabulary::attributes::%s::role: %q is none of %v", key, row.Role, attributeRoles)
 		}
@@ -156,6 +159,9 @@ func (v Vocabulary) Validate() error {
 		}
 	}
 	for _, key := range v.Disable {
+		if key == phaseKey {
+			return fmt.Errorf("vocabulary::disable: without %q a span would be split twice", key)
+		}
 		if !isBuiltin(key) {
 			return fmt.Errorf("vocabulary::disable: %q is no key of the built-in table", key)
 		}

@@ -63,7 +63,7 @@ var unitNanos = map[Unit]float64{UnitSeconds: 1e9, UnitMilliseconds: 1e6, UnitMi
 func durationOf(v pcommon.Value, row *compiledAttr, limit int64) (int64, bool) {
 	if v.Type() == pcommon.ValueTypeStr {
 		// Text with a unit of its own, as Rust's Debug and Go's String write durations.
-		if d, err := time.ParseDuration(strings.TrimSpace(v.Str())); err == nil && d != 0 {
+		if d, err := time.ParseDuration(strings.TrimSpace(v.Str())); err == nil {
 			return int64(d), d >= 0
 		}
 	}
@@ -107,11 +107,26 @@ func instantOf(v pcommon.Value) (int64, bool) {
 				return t.UnixNano(), true
 			}
 		}
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return unixNanosInt(n)
+		}
 		f, err := strconv.ParseFloat(s, 64)
 		return unixNanos(f), err == nil && unixNanos(f) > 0
 	}
+	if v.Type() == pcommon.ValueTypeInt {
+		return unixNanosInt(v.Int())
+	}
 	f, ok := numberOf(v)
 	return unixNanos(f), ok && unixNanos(f) > 0
+}
+
+// unixNanosInt keeps what a double of nanoseconds would round to 256 of them.
+func unixNanosInt(n int64) (int64, bool) {
+	if n >= 1e17 && n < 9e18 {
+		return n, true
+	}
+	at := unixNanos(float64(n))
+	return at, at > 0
 }
 
 // unixNanos scales a unix time to nanoseconds by its magnitude: seconds stay below 1e11 until the year 5138. 0 when it is none.

@@ -142,9 +142,12 @@ type spanEntry struct {
 	row SpanRow
 }
 
+// phaseKey is the attribute of the spans that were processed already.
+const phaseKey = "stream.phase"
+
 // builtinAttributes is in order of precedence within a role: the first valid row of a role wins.
 var builtinAttributes = []attrEntry{
-	{"stream.phase", AttributeRow{Role: rolePhase}},
+	{phaseKey, AttributeRow{Role: rolePhase}},
 
 	// Flags. Several are written as false too, or as text.
 	{"gen_ai.request.stream", AttributeRow{Role: RoleStreamFlag, dialect: "otel-genai"}},
