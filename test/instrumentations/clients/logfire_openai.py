@@ -1,0 +1,10 @@
+# Copyright The otelcol-stream Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Logfire's wrapper of the OpenAI SDK. Logfire brings its own SDK set-up, which exports by OTLP to the usual endpoint."""
+
+import app
+import logfire
+
+logfire.configure(send_to_logfire=False, console=False, service_name="capture-" + app.INSTRUMENTATION)
+logfire.instrument_openai()
+app.run(app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat, flush=logfire.shutdown)
