@@ -65,7 +65,7 @@ func BenchmarkIndex(b *testing.B) {
 	b.Run("tables", func(b *testing.B) {
 		for b.Loop() {
 			for _, g := range gaps {
-				sink += indexOf(seconds(g))
+				sink += IndexOf(seconds(g))
 			}
 		}
 	})

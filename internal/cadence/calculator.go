@@ -368,7 +368,7 @@ func (d *denseBuckets) fill(gaps []int64, h *Histogram) {
 			h.Zero++
 			continue
 		}
-		i := uint(indexOf(seconds(gap)) - denseLeast)
+		i := uint(IndexOf(seconds(gap)) - denseLeast)
 		d.counts[i]++
 		d.used[i/64] |= 1 << (i % 64)
 	}

@@ -13,9 +13,9 @@ import (
 const (
 	// MaxBuckets is the most populated buckets that a Histogram keeps. One more, and it is downscaled until it fits.
 	MaxBuckets = 128
-	// maxCount bounds what ParseHistogram accepts: a chunk every millisecond for 34 years. Counts are added up over many streams, so
+	// maxCount bounds what ParseHistogram accepts: a chunk every millisecond for two years. Counts are added up over many streams, so
 	// that one span with a count near the limit of int64 could otherwise wrap a metric round.
-	maxCount = 1 << 40
+	maxCount = 1 << 36
 )
 
 // Histogram is a base-2 exponential histogram of gaps with OTLP's bucket indexes: bucket i holds (2^(i/2^scale), 2^((i+1)/2^scale)]
@@ -58,7 +58,7 @@ func (h *Histogram) Observe(seconds float64) {
 		if len(h.Buckets) == 0 {
 			h.Scale = MaxScale
 		}
-		h.add(indexOf(seconds)>>(MaxScale-h.Scale), 1)
+		h.add(IndexOf(seconds)>>(MaxScale-h.Scale), 1)
 		h.fit()
 	}
 }
@@ -136,7 +136,7 @@ func ParseHistogram(ints []int64) (Histogram, error) {
 
 // SetInts is ParseHistogram into h, whose bucket capacity is reused. It returns an error, and leaves h empty, when a number is missing,
 // there are more than MaxBuckets pairs, the scale is not in MinScale..MaxScale, a count is not positive or counts add up to more than
-// 2^40, or the indexes do not ascend or lie beyond what a float64 can hold.
+// 2^36, or the indexes do not ascend or lie beyond what a float64 can hold.
 func (h *Histogram) SetInts(ints []int64) error {
 	h.Reset()
 	if len(ints) < 2 || len(ints)%2 != 0 {
@@ -165,7 +165,7 @@ func (h *Histogram) SetInts(ints []int64) error {
 func checkPairs(pairs []int64, scale int, total int64) error {
 	// The extremes of float64 at MaxScale, shifted as Downscale shifts.
 	least := int64(minExponent*subBuckets-1) >> (MaxScale - scale)
-	most := int64(indexOf(math.MaxFloat64)) >> (MaxScale - scale)
+	most := int64(IndexOf(math.MaxFloat64)) >> (MaxScale - scale)
 	for ; len(pairs) > 0; pairs = pairs[2:] {
 		index, count := pairs[0], pairs[1]
 		switch {

@@ -70,8 +70,25 @@ func exceedsPower(v float64, j int) bool {
 	return d+lo > 0
 }
 
-// indexOf returns the index at MaxScale of a positive, finite v: the i with v in (2^(i/32), 2^((i+1)/32)]. It is exact.
-func indexOf(v float64) int {
+// Midpoint returns the value that stands for a bucket: the geometric middle of its bounds, in seconds. Two stacked layouts whose bounds
+// are powers of two agree on it, whatever their scales.
+func Midpoint(index, scale int) float64 {
+	if i := index - denseLeast; scale == MaxScale && uint(i) < denseSize {
+		return midpoints[i]
+	}
+	return math.Exp2(math.Ldexp(float64(index)+0.5, -scale))
+}
+
+// midpoints holds what Midpoint is asked for: the buckets at MaxScale of every gap that an int64 of nanoseconds can be.
+var midpoints = func() (m [denseSize]float64) {
+	for i := range m {
+		m[i] = math.Exp2((float64(i+denseLeast) + 0.5) / subBuckets)
+	}
+	return m
+}()
+
+// IndexOf returns the index at MaxScale of a positive, finite v: the i with v in (2^(i/32), 2^((i+1)/32)]. It is exact.
+func IndexOf(v float64) int {
 	bits := math.Float64bits(v)
 	exponent := int(bits>>fractionBits) - exponentBias
 	if exponent < minExponent {
