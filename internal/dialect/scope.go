@@ -61,6 +61,7 @@ var scopes = []scopeRow{
 	{prefix: "strands", dialect: "strands"},
 	{prefix: "gcp.vertex.agent", dialect: "google-adk"},
 	{prefix: "com.anthropic.sdk.", dialect: "anthropic-sdk", unsetIsCancelled: true},
+	{prefix: "com.anthropic.claude_code", dialect: "claude-code"},
 	{prefix: "com.anthropic.", dialect: "anthropic"},
 	{prefix: "livekit", dialect: "livekit"},
 	{prefix: "pipecat", dialect: "pipecat"},
