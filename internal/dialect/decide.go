@@ -92,7 +92,8 @@ func (r *Reader) Decide(ev *Evidence, res pcommon.Resource, scope pcommon.Instru
 
 // streams is the decision: the first rule that applies wins.
 func (r *Reader) streams(ev *Evidence, scope *scopeRow) bool {
-	chunks := ev.Chunks.Seen >= 2 && (!ev.Chunks.bodyWrite || ev.Chunks.latest-ev.Chunks.earliest >= r.minSpread)
+	records := &ev.Chunks
+	chunks := showStream(records.Seen, records.earliest, records.latest, records.bodyWrite, r.minSpread)
 	if ev.flag != nil {
 		return ev.flagOn || chunks
 	}

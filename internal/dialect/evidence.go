@@ -42,6 +42,9 @@ type Chunks struct {
 	// Bytes is the sum of the sizes; valid when every record has one.
 	Bytes      int64
 	BytesKnown bool
+	// Tokens is the sum of the tokens of the chunks, TokenSource the key that gave them, "" unless every record has tokens.
+	Tokens      int64
+	TokenSource string
 
 	earliest, latest int64
 	source           string

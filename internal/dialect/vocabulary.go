@@ -3,6 +3,8 @@
 
 package dialect
 
+import "go.opentelemetry.io/collector/pdata/ptrace"
+
 // Role is what an attribute, an event or a span means for a streamed response.
 type Role string
 
@@ -114,6 +116,8 @@ type SpanRow struct {
 
 	dialect   string
 	bodyWrite bool
+	// parent is the kind of the span that the chunk spans lie below; unspecified stands for any.
+	parent ptrace.SpanKind
 }
 
 // Vocabulary is the user's part of the table.
@@ -263,17 +267,21 @@ var builtinEvents = []eventEntry{
 	{"responseStart", EventRow{Role: roleProtocol, dialect: "browser"}},
 }
 
+var codexScopes = []string{"codex"}
+
 var builtinSpans = []spanEntry{
 	{"ai.streamText.doStream", SpanRow{Role: roleStreamingRPC, dialect: "vercel-ai-sdk"}},
 	{"ai.streamObject.doStream", SpanRow{Role: roleStreamingRPC, dialect: "vercel-ai-sdk"}},
 	{"generate_stream", SpanRow{Role: roleStreamingRPC, dialect: "tgi"}},
 	{"claude_code.llm_request", SpanRow{Role: roleStreamingRPC, dialect: "claude-code"}},
 
-	{" http send", SpanRow{Role: RoleChunk, Suffix: true, Where: map[string]string{"asgi.event.type": "http.response.body"}, dialect: "asgi", bodyWrite: true}},
-	{"decode_loop", SpanRow{Role: RoleChunk, dialect: "sglang"}},
-	{"text_delta", SpanRow{Role: RoleChunk, dialect: "codex"}},
-	{"reasoning_content_delta", SpanRow{Role: RoleChunk, dialect: "codex"}},
-	{"reasoning_summary_delta", SpanRow{Role: RoleChunk, dialect: "codex"}},
-	{"output_text_delta", SpanRow{Role: RoleChunk, dialect: "codex"}},
-	{"tool_call_input_delta", SpanRow{Role: RoleChunk, dialect: "codex"}},
+	{" http send", SpanRow{Role: RoleChunk, Suffix: true, Where: map[string]string{"asgi.event.type": "http.response.body"}, dialect: "asgi", bodyWrite: true, parent: ptrace.SpanKindServer}},
+	{"decode_loop", SpanRow{Role: RoleChunk, Scopes: []string{"sglang"}, dialect: "sglang"}},
+	// Codex names its tracer after its service (codex_cli_rs, codex-app-server, …) and its spans after the event: ordinary words that mean
+	// nothing elsewhere.
+	{"text_delta", SpanRow{Role: RoleChunk, Scopes: codexScopes, dialect: "codex"}},
+	{"reasoning_content_delta", SpanRow{Role: RoleChunk, Scopes: codexScopes, dialect: "codex"}},
+	{"reasoning_summary_delta", SpanRow{Role: RoleChunk, Scopes: codexScopes, dialect: "codex"}},
+	{"output_text_delta", SpanRow{Role: RoleChunk, Scopes: codexScopes, dialect: "codex"}},
+	{"tool_call_input_delta", SpanRow{Role: RoleChunk, Scopes: codexScopes, dialect: "codex"}},
 }

@@ -23,10 +23,19 @@ type Found struct {
 	Decision dialect.Decision
 	// Nested says that another span of the same call counts instead.
 	Nested bool
+	// Folded are the chunk spans that this stream replaces; nil when there are none.
+	Folded *Folded
+}
+
+// Folded are the chunk spans that were folded for one span.
+type Folded struct {
+	Chunks *dialect.Chunks
+	// Beyond accounts for those of the chunks whose instants were not kept; nil without such chunks.
+	Beyond *cadence.Beyond
 }
 
 // FoldedChunks gives the chunk spans that were folded for a span, nil when there are none.
-type FoldedChunks func(ptrace.Span) *dialect.Chunks
+type FoldedChunks func(ptrace.Span) *Folded
 
 // Finder finds the streaming spans of a batch. It is not safe for concurrent use.
 type Finder struct {
@@ -75,9 +84,10 @@ func (f *Finder) Release() {
 
 func (f *Finder) look(res pcommon.Resource, ss ptrace.ScopeSpans, span ptrace.Span) {
 	ev := f.reader.Read(span)
+	var folded *Folded
 	if f.Folded != nil {
-		if c := f.Folded(span); c != nil {
-			ev = f.reader.WithChunks(span, ev, c)
+		if folded = f.Folded(span); folded != nil {
+			ev = f.reader.WithChunks(span, ev, folded.Chunks)
 		}
 	}
 	if ev == nil {
@@ -90,7 +100,7 @@ func (f *Finder) look(res pcommon.Resource, ss ptrace.ScopeSpans, span ptrace.Sp
 		}
 		return
 	}
-	f.found = append(f.found, Found{Resource: res, Scope: ss, Span: span, Evidence: *ev, Decision: d})
+	f.found = append(f.found, Found{Resource: res, Scope: ss, Span: span, Evidence: *ev, Decision: d, Folded: folded})
 }
 
 // Record works out what the stream.* attributes of a found span say. It sorts the span's chunk instants.
@@ -104,7 +114,6 @@ func (f *Finder) Record(s *Found, rec *Record) {
 		FirstChunkSource: s.Decision.Source,
 		Outcome:          detail.Outcome,
 		Nested:           s.Nested,
-		SpansFolded:      s.Evidence.Chunks.Spans,
 		SourceKind:       s.Span.Kind(),
 		SourceOperation:  detail.Operation,
 		TokenSource:      detail.TokenSource,
@@ -128,7 +137,18 @@ func (f *Finder) Record(s *Found, rec *Record) {
 		Tokens:   detail.Tokens, TokensKnown: detail.TokenSource != "",
 		Bytes: c.Bytes, BytesKnown: c.Seen > 0 && c.BytesKnown,
 	}
+	if in.TokensKnown = detail.TokenSource != ""; !in.TokensKnown && c.TokenSource != "" {
+		// The parent's own count is of the whole response; the sum over the chunks stands in for it.
+		in.Tokens, in.TokensKnown, rec.TokenSource = c.Tokens, true, c.TokenSource
+	}
 	in.Missing, in.Truncated, in.NewestKept = s.Evidence.Window(s.Resource)
+	if s.Folded != nil {
+		rec.SpansFolded = s.Folded.Chunks.Seen
+		// When the span's own events told more, the chunk spans are gone and yet not what the cadence is made of.
+		if b := s.Folded.Beyond; b != nil && c.Spans > 0 {
+			in.Beyond, in.Missing = b, in.Missing-b.Chunks
+		}
+	}
 	if in.Missing > 0 || in.Truncated {
 		in.BytesKnown = false
 	}

@@ -200,6 +200,7 @@ func childFlags(src ptrace.Span) uint32 {
 const (
 	idStream  byte = 's'
 	idRequest byte = 'r'
+	idChunks  byte = 'c'
 )
 
 // derivedID hashes the ids of a span to the id of its part, so that a batch that is sent again gives the same spans again.
