@@ -1,7 +1,8 @@
 // Copyright The otelcol-stream Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package captures finds the recorded exports of real instrumentations under testdata/captures; the README there says what they are.
+// Package captures finds the recorded exports of real instrumentations under testdata/captures and testdata/captures-python;
+// the READMEs there say what they are.
 package captures
 
 import (
@@ -20,30 +21,36 @@ import (
 
 // Capture is one scenario as one instrumentation exported it.
 type Capture struct {
+	// Instrumentation is the name of the capture's folder; those of Python, which share names with others, begin with "python/".
 	Instrumentation, Scenario string
 	dir                       string
 }
 
-// Dir is the folder of all captures, given the root of the repository.
-func Dir(root string) string { return filepath.Join(root, "testdata", "captures") }
+// families are the folders of captures, by what their instrumentations' names begin with.
+var families = []struct{ dir, prefix string }{{"captures", ""}, {"captures-python", "python/"}}
 
-// All returns every capture of dir that has traces, ordered by instrumentation and scenario.
-func All(dir string) ([]Capture, error) {
+// Dir is the folder of all captures but Python's.
+func Dir(root string) string { return filepath.Join(root, "testdata", families[0].dir) }
+
+// All returns every capture of the repository at root that has traces, ordered by family, instrumentation and scenario.
+func All(root string) ([]Capture, error) {
 	const suffix = ".traces.jsonl"
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"+suffix))
-	if err != nil {
-		return nil, err
-	}
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("no captures in %s", dir)
-	}
-	all := make([]Capture, len(paths))
-	for i, path := range paths {
-		all[i] = Capture{
-			Instrumentation: filepath.Base(filepath.Dir(path)),
-			Scenario:        strings.TrimSuffix(filepath.Base(path), suffix),
-			dir:             filepath.Dir(path),
+	var all []Capture
+	for _, family := range families {
+		paths, err := filepath.Glob(filepath.Join(root, "testdata", family.dir, "*", "*"+suffix))
+		if err != nil {
+			return nil, err
 		}
+		for _, path := range paths {
+			all = append(all, Capture{
+				Instrumentation: family.prefix + filepath.Base(filepath.Dir(path)),
+				Scenario:        strings.TrimSuffix(filepath.Base(path), suffix),
+				dir:             filepath.Dir(path),
+			})
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no captures under %s", filepath.Join(root, "testdata"))
 	}
 	return all, nil
 }

@@ -96,7 +96,7 @@ func TestImage(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(status), "\nUid:\t10001\t10001\t10001\t10001\n")
 
-		all, err := captures.All(captures.Dir(collector.Root()))
+		all, err := captures.All(collector.Root())
 		require.NoError(t, err)
 		for _, capture := range all {
 			if capture.Name() == "vercel-ai6/smooth4" {

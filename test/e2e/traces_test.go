@@ -76,7 +76,7 @@ func intAttribute(span ptrace.Span, key string) int {
 
 func allCaptures(t *testing.T) []captures.Capture {
 	t.Helper()
-	all, err := captures.All(captures.Dir(collector.Root()))
+	all, err := captures.All(collector.Root())
 	require.NoError(t, err)
 	return all
 }

@@ -23,14 +23,13 @@ import (
 	"github.com/otelcol-stream/otelcol-stream/test/collector"
 )
 
-// scenarioKey is a resource attribute that the replay adds to what it sends, so that spans and metrics can be told apart by scenario.
-const scenarioKey = "replay.scenario"
+// captureKey is a resource attribute that the replay adds to what it sends, so that metrics can be told apart by capture.
+const captureKey = "replay.capture"
 
 func main() {
 	var s settings
 	flag.StringVar(&s.binary, "collector", "dist/otelcol-stream", "collector to run")
 	flag.StringVar(&s.config, "config", "examples/quickstart/config.yaml", "its configuration")
-	flag.StringVar(&s.captures, "captures", filepath.Join("testdata", "captures"), "folder of the captures to replay")
 	flag.StringVar(&s.out, "out", "dist/run", "folder for what the collector writes")
 	flag.Parse()
 
@@ -43,10 +42,10 @@ func main() {
 	}
 }
 
-type settings struct{ binary, config, captures, out string }
+type settings struct{ binary, config, out string }
 
 func run(ctx context.Context, w io.Writer, s settings) error {
-	all, err := captures.All(s.captures)
+	all, err := captures.All(collector.Root())
 	if err != nil {
 		return err
 	}
@@ -108,12 +107,11 @@ type input struct {
 	// origin tells which capture a span came from.
 	origin map[spanID]captures.Capture
 	// size is what a span took in protobuf.
-	size  map[spanID]int
-	truth map[string]captures.Attempt
+	size map[spanID]int
 }
 
 func replay(ctx context.Context, w io.Writer, c *collector.Process, all []captures.Capture) (input, error) {
-	in := input{origin: map[spanID]captures.Capture{}, size: map[spanID]int{}, truth: map[string]captures.Attempt{}}
+	in := input{origin: map[spanID]captures.Capture{}, size: map[spanID]int{}}
 	sizer := ptrace.ProtoMarshaler{}
 	last := ""
 	names := 0
@@ -126,12 +124,9 @@ func replay(ctx context.Context, w io.Writer, c *collector.Process, all []captur
 		if err != nil {
 			return in, err
 		}
-		if attempts, err := capture.Truth(); err == nil && len(attempts) > 0 {
-			in.truth[capture.Name()] = attempts[len(attempts)-1]
-		}
 		for _, td := range requests {
 			for _, rs := range td.ResourceSpans().All() {
-				rs.Resource().Attributes().PutStr(scenarioKey, capture.Scenario)
+				rs.Resource().Attributes().PutStr(captureKey, capture.Name())
 			}
 			collector.Spans([]ptrace.Traces{td}, func(_ ptrace.ResourceSpans, _ ptrace.ScopeSpans, span ptrace.Span) {
 				in.spans++

@@ -30,9 +30,10 @@ func (r *report) writeMetrics(w io.Writer, path string) error {
 	}
 	at := func(metric, scenario string) distribution { return lastOf(exports, metric, scenario) }
 	even, small, burst := trickScenarios[0].scenario, trickScenarios[1].scenario, trickScenarios[2].scenario
-	fmt.Fprint(w, "\nTHE SAME IN METRICS, before -> after, from the connector's output (server side of the same calls)\n\n")
-	fmt.Fprintf(w, "  smaller chunks:  chunks a stream %.0f -> %.0f, mean gap %s -> %s\n",
-		at("stream.chunk.count", even).mean(), at("stream.chunk.count", small).mean(),
+	fmt.Fprint(w, "\nTHE SAME IN METRICS, before -> after, from the connector's output (mean values of its histograms)\n\n")
+	fmt.Fprintf(w, "  smaller chunks:  tokens a second %.1f -> %.1f, tokens a chunk %.1f -> %.1f, gap %s -> %s\n",
+		at("stream.token.rate", even).mean(), at("stream.token.rate", small).mean(),
+		at("stream.chunk.tokens", even).mean(), at("stream.chunk.tokens", small).mean(),
 		formatSeconds(at("stream.chunk.gap", even).mean()), formatSeconds(at("stream.chunk.gap", small).mean()))
 	fmt.Fprintf(w, "  head burst:      head burst %.1f -> %.1f, longest gap %s -> %s\n",
 		at("stream.head_burst", even).mean(), at("stream.head_burst", burst).mean(),
@@ -45,9 +46,8 @@ func lastOf(exports []pmetric.Metrics, metric, scenario string) distribution {
 	var d distribution
 	for _, md := range exports {
 		for _, rm := range md.ResourceMetrics().All() {
-			service, _ := rm.Resource().Attributes().Get("service.name")
-			replayed, ok := rm.Resource().Attributes().Get(scenarioKey)
-			if !ok || replayed.Str() != scenario || service.Str() != "capture-"+trickInstrumentation {
+			replayed, ok := rm.Resource().Attributes().Get(captureKey)
+			if !ok || replayed.Str() != trickInstrumentation+"/"+scenario {
 				continue
 			}
 			for _, sm := range rm.ScopeMetrics().All() {
