@@ -43,6 +43,7 @@ type report struct {
 	spans     int
 	bytes     int // of spans, without resources and scopes
 	collapsed int
+	folded    int
 	// Of the spans that had per-chunk events: bytes as they came in, and as they left, both halves together.
 	chunkedBefore, chunkedAfter int
 	split                       int
