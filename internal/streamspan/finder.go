@@ -137,7 +137,7 @@ func (f *Finder) Record(s *Found, rec *Record) {
 		Tokens:   detail.Tokens, TokensKnown: detail.TokenSource != "",
 		Bytes: c.Bytes, BytesKnown: c.Seen > 0 && c.BytesKnown,
 	}
-	if in.TokensKnown = detail.TokenSource != ""; !in.TokensKnown && c.TokenSource != "" {
+	if !in.TokensKnown && c.TokenSource != "" {
 		// The parent's own count is of the whole response; the sum over the chunks stands in for it.
 		in.Tokens, in.TokensKnown, rec.TokenSource = c.Tokens, true, c.TokenSource
 	}
