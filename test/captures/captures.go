@@ -69,6 +69,9 @@ type Attempt struct {
 	Outcome      string
 	OutputTokens int
 	Chunks       int
+	// Received is when the server had the request, FirstWrite when it wrote the first piece of the body, be it an opening event without
+	// content. FirstWrite is zero when it wrote none.
+	Received, FirstWrite time.Time
 	// FirstContent and LastContent count from the receipt of the request; zero when there was no content.
 	FirstContent, LastContent time.Duration
 }
@@ -93,6 +96,7 @@ func (c Capture) Truth() ([]Attempt, error) {
 		OutputTokens  int    `json:"output_tokens"`
 		ContentChunks int    `json:"content_chunks"`
 		Received      string `json:"request_received_unix_nano"`
+		FirstWrite    string `json:"first_write_unix_nano"`
 		FirstContent  string `json:"first_content_unix_nano"`
 		LastContent   string `json:"last_content_unix_nano"`
 	}
@@ -105,11 +109,21 @@ func (c Capture) Truth() ([]Attempt, error) {
 			Outcome:      record.Outcome,
 			OutputTokens: record.OutputTokens,
 			Chunks:       record.ContentChunks,
+			Received:     instant(record.Received),
+			FirstWrite:   instant(record.FirstWrite),
 			FirstContent: since(record.Received, record.FirstContent),
 			LastContent:  since(record.Received, record.LastContent),
 		}
 	}
 	return attempts, nil
+}
+
+func instant(unixNano string) time.Time {
+	n, err := strconv.ParseInt(unixNano, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
 }
 
 func since(from, to string) time.Duration {
