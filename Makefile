@@ -61,7 +61,7 @@ test:
 
 ## e2e: end-to-end tests of the built binary (RUN='^TestName' picks some)
 .PHONY: e2e
-e2e: $(DIST)
+e2e: $(DIST) kustomizations
 	$(GO) test -count=1 -timeout 30m -tags e2e $(if $(RUN),-run '$(RUN)') $(E2E_FLAGS) ./test/...
 
 ## fuzz: each fuzz target for FUZZTIME (10s)
@@ -92,10 +92,19 @@ generate: $(TOOLS)/mdatagen
 	  if [ -f $$component/metadata.yaml ]; then echo "$$component"; (cd $$component && ../$(TOOLS)/mdatagen metadata.yaml) || exit 1; fi; \
 	done
 
-## validate-examples: the built binary checks every collector configuration in the tree
+## validate-examples: kustomize builds every kustomization, the built binary checks every collector configuration, in files and in manifests
 .PHONY: validate-examples
-validate-examples: $(DIST)
+validate-examples: $(DIST) kustomizations
 	$(GO) test -count=1 -tags e2e -run '^TestValidate' -v ./test/e2e
+
+# One file of plain manifests for each kustomization, into dist/kustomized/, where the test finds them.
+.PHONY: kustomizations
+kustomizations: $(TOOLS)/kustomize
+	@rm -rf dist/kustomized && mkdir -p dist/kustomized
+	@find examples -name kustomization.yaml | sort | while read -r file; do \
+	  dir=$$(dirname "$$file"); echo "kustomize build $$dir"; \
+	  $(TOOLS)/kustomize build "$$dir" >"dist/kustomized/$$(echo "$$dir" | tr / -).yaml" || exit 1; \
+	done
 
 ## bench: measure against peers, into bench/RESULTS.md
 .PHONY: bench
@@ -141,17 +150,18 @@ vulncheck: $(TOOLS)/govulncheck
 
 ## tools: build every pinned tool into .tools/
 .PHONY: tools
-tools: $(addprefix $(TOOLS)/,builder benchstat cyclonedx-gomod golangci-lint govulncheck mdatagen telemetrygen)
+tools: $(addprefix $(TOOLS)/,builder benchstat cyclonedx-gomod golangci-lint govulncheck kustomize mdatagen telemetrygen)
 
 $(TOOLS)/builder:         PKG := go.opentelemetry.io/collector/cmd/builder
 $(TOOLS)/benchstat:       PKG := golang.org/x/perf/cmd/benchstat
 $(TOOLS)/cyclonedx-gomod: PKG := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 $(TOOLS)/govulncheck:     PKG := golang.org/x/vuln/cmd/govulncheck
+$(TOOLS)/kustomize:       PKG := sigs.k8s.io/kustomize/kustomize/v5
 $(TOOLS)/telemetrygen:    PKG := github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen
 $(TOOLS)/golangci-lint:   PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/mdatagen:        PKG := go.opentelemetry.io/collector/cmd/mdatagen
 
-$(addprefix $(TOOLS)/,builder benchstat cyclonedx-gomod govulncheck telemetrygen): tools/go.mod
+$(addprefix $(TOOLS)/,builder benchstat cyclonedx-gomod govulncheck kustomize telemetrygen): tools/go.mod
 $(TOOLS)/golangci-lint: tools/golangci-lint/go.mod
 $(TOOLS)/mdatagen: tools/mdatagen/go.mod
 
