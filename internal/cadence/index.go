@@ -70,8 +70,8 @@ func exceedsPower(v float64, j int) bool {
 	return d+lo > 0
 }
 
-// Midpoint returns the value that stands for a bucket: the geometric middle of its bounds, in seconds. Two stacked layouts whose bounds
-// are powers of two agree on it, whatever their scales.
+// Midpoint returns the value that stands for a bucket: the geometric middle of its bounds, in seconds. In a layout whose bounds are powers
+// of two, it falls where every value of a bucket at scale 0 or finer falls.
 func Midpoint(index, scale int) float64 {
 	if i := index - denseLeast; scale == MaxScale && uint(i) < denseSize {
 		return midpoints[i]

@@ -1,0 +1,220 @@
+// Copyright The otelcol-stream Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamconnector
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
+	"github.com/otelcol-stream/otelcol-stream/internal/streamspan"
+)
+
+// stream is one observed stream with everything that the metrics need of it.
+type stream struct {
+	record *streamspan.Record
+	gaps   []int64 // ns; nil when only their histogram is known
+	values values
+	weight uint64
+	// span and resource hold the wanted attributes of the span and of its resource, one per slot.
+	span, resource []value
+}
+
+// family is a group of metrics with the same attributes: one look-up finds the data points of all of them.
+type family struct {
+	prefix      string
+	dimensions  []dimension
+	instruments []instrument
+	layouts     []*layout // one per instrument; nil for a sum
+	// applies says which streams the family records; nil is all.
+	applies func(*stream) bool
+}
+
+// dimension is one attribute of a family. Its value may be absent.
+type dimension struct {
+	key string
+	of  func(*stream) value
+}
+
+// Slots of the attributes that are read whatever the configuration.
+const (
+	slotProvider = iota
+	slotSystem
+	slotRequestModel
+	slotResponseModel
+	slotOperation
+	slotServerAddress
+	slotServerPort
+	slotErrorType
+)
+
+func newWanted() *wanted {
+	w := &wanted{}
+	for _, key := range []string{
+		slotProvider: attrProvider, slotSystem: attrSystem, slotRequestModel: attrRequestModel, slotResponseModel: attrResponseModel,
+		slotOperation: attrOperation, slotServerAddress: attrServerAddress, slotServerPort: attrServerPort, slotErrorType: attrErrorType,
+	} {
+		w.slot(key)
+	}
+	return w
+}
+
+// families returns the metrics of a configuration, and the attributes that they need of spans and resources.
+func families(c *Config) ([]*family, *wanted) {
+	w := newWanted()
+	common := []dimension{
+		{attrSpanKind, func(s *stream) value { return stringValue(kindName(s.record.SourceKind)) }},
+		{attrDialect, func(s *stream) value { return nonEmpty(s.record.Dialect) }},
+		{attrProvider, provider},
+		{attrRequestModel, fromSpan(slotRequestModel)},
+	}
+	for _, d := range c.Dimensions {
+		common = append(common, dimension{d.Name, fromSpanOrResource(w.slot(d.Name), d.Default)})
+	}
+	fs := []*family{
+		{prefix: c.Namespace, dimensions: common, instruments: streamInstruments},
+		{prefix: c.Namespace, dimensions: append(common[:len(common):len(common)],
+			dimension{attrOutcome, outcome},
+			dimension{attrQuality, func(s *stream) value { return stringValue(s.record.Cadence.Quality.String()) }},
+			dimension{attrFirstChunk, firstChunk},
+		), instruments: countInstruments},
+	}
+	if c.GenAIPrefix != "" {
+		convention := []dimension{
+			{attrOperation, func(s *stream) value { return required(operation(s)) }},
+			{attrProvider, func(s *stream) value { return required(provider(s)) }},
+			{attrRequestModel, fromSpan(slotRequestModel)},
+			{attrResponseModel, fromSpan(slotResponseModel)},
+			{attrServerAddress, fromSpan(slotServerAddress)},
+			{attrServerPort, fromSpan(slotServerPort)},
+		}
+		fs = append(fs, &family{prefix: c.GenAIPrefix, dimensions: convention, instruments: genAIInstruments, applies: isGenAIClient})
+		if c.GenAIDuration {
+			fs = append(fs, &family{
+				prefix:      c.GenAIPrefix,
+				dimensions:  append(convention[:len(convention):len(convention)], dimension{attrErrorType, fromSpan(slotErrorType)}),
+				instruments: genAIDurationInstruments, applies: isGenAIClient,
+			})
+		}
+	}
+	for _, f := range fs {
+		for i := range f.instruments {
+			f.layouts = append(f.layouts, layoutOf(&c.Histogram, f.name(i), f.instruments[i].ladder))
+		}
+	}
+	return fs, w
+}
+
+// name is the full name of an instrument.
+func (f *family) name(i int) string { return f.prefix + "." + f.instruments[i].name }
+
+// layoutOf returns the layout of a histogram, nil for a sum.
+func layoutOf(c *HistogramConfig, name string, ladder []float64) *layout {
+	switch bounds := c.Boundaries[name]; {
+	case ladder == nil:
+		return nil
+	case c.Type == histogramExponential:
+		return exponentialLayout(c.MaxSize)
+	case len(bounds) > 0:
+		return explicitLayout(bounds)
+	default:
+		return explicitLayout(ladder)
+	}
+}
+
+// histogramNames returns the full names of all histograms.
+func histogramNames(c *Config) []string {
+	fs, _ := families(c)
+	var names []string
+	for _, f := range fs {
+		for i, l := range f.layouts {
+			if l != nil {
+				names = append(names, f.name(i))
+			}
+		}
+	}
+	return names
+}
+
+func nonEmpty(s string) value {
+	if s == "" {
+		return value{}
+	}
+	return stringValue(s)
+}
+
+func required(v value) value {
+	if v.kind == absent {
+		return stringValue(notSaid)
+	}
+	return v
+}
+
+func fromSpan(slot int) func(*stream) value {
+	return func(s *stream) value { return s.span[slot] }
+}
+
+func fromSpanOrResource(slot int, otherwise *string) func(*stream) value {
+	var missing value
+	if otherwise != nil {
+		missing = stringValue(*otherwise)
+	}
+	return func(s *stream) value {
+		switch {
+		case s.span[slot].kind != absent:
+			return s.span[slot]
+		case s.resource[slot].kind != absent:
+			return s.resource[slot]
+		default:
+			return missing
+		}
+	}
+}
+
+func provider(s *stream) value {
+	if v := s.span[slotProvider]; v.kind != absent {
+		return v
+	}
+	return s.span[slotSystem]
+}
+
+// operation is that of the span that was split, which the stream span keeps under another name, or else the span's own.
+func operation(s *stream) value {
+	if s.record.SourceOperation != "" {
+		return stringValue(s.record.SourceOperation)
+	}
+	return s.span[slotOperation]
+}
+
+// outcome lets no other value through than the known ones, whatever a span says.
+func outcome(s *stream) value {
+	switch o := s.record.Outcome; o {
+	case dialect.OutcomeCompleted, dialect.OutcomeIncomplete, dialect.OutcomeCancelled, dialect.OutcomeError:
+		return stringValue(string(o))
+	default:
+		return stringValue(string(dialect.OutcomeUnknown))
+	}
+}
+
+// firstChunk tells streams whose first chunk nobody recorded from those that had none: a call that failed, with nothing on its span that
+// a chunk could have left.
+func firstChunk(s *stream) value {
+	r := s.record
+	switch {
+	case r.TimeToFirstChunk.OK:
+		return stringValue("known")
+	case r.Outcome == dialect.OutcomeError && r.Cadence.ChunkCount == 0 && r.Cadence.TokenCount == 0:
+		return stringValue("none")
+	default:
+		return stringValue("unknown")
+	}
+}
+
+// isGenAIClient says which streams the metrics gen_ai.client.* are about: GenAI calls as their client saw them. Many instrumentations
+// record those with kind INTERNAL. A processed span does not say that it is GenAI; that it has one of the convention's attributes does.
+func isGenAIClient(s *stream) bool {
+	if k := s.record.SourceKind; k != ptrace.SpanKindClient && k != ptrace.SpanKindInternal {
+		return false
+	}
+	return s.record.GenAI || operation(s).kind != absent || provider(s).kind != absent || s.span[slotRequestModel].kind != absent
+}
