@@ -65,16 +65,33 @@ func (c *Carry) split(pieces []uint64, n uint64, cuts []cut) {
 		c.first(pieces, n, cuts)
 		return
 	}
-	// From the highest bound down, so that no bound gets more than the next above it. What it has to wait for stays in its remainder.
-	above := n
-	for i := len(cuts) - 1; i >= 0; i-- {
+	var few [16]fixed // enough for most, so that the slice stays on the stack
+	due := few[:0]
+	for i := range cuts {
 		s := &c.slots[cuts[i].slot]
 		s.see(n, c.offset)
-		below := s.take(n, cuts[i].below, above)
-		pieces[i+1] += above - below
-		above = below
+		due = append(due, s.due(n, cuts[i].below))
 	}
-	pieces[0] += above
+	// What is due at a bound may be less than what is due at a lower one, because each counts from its own remainder. The whole numbers
+	// that are given must not be: they are those of the increasing sequence which is nearest to what is due, in the largest of the
+	// differences. It lies halfway between the maximum of what is before and the minimum of what follows.
+	least := due[len(due)-1]
+	var upTo [16]fixed
+	low := append(upTo[:0], due...)
+	for i := len(due) - 1; i >= 0; i-- {
+		least = least.min(due[i])
+		low[i] = least
+	}
+	most := due[0]
+	var below uint64
+	for i := range cuts {
+		most = most.max(due[i])
+		whole := min(most.mean(low[i]).floor(), n)
+		c.slots[cuts[i].slot].rest = due[i].less(whole)
+		pieces[i] += whole - below
+		below = whole
+	}
+	pieces[len(cuts)] += n - below
 }
 
 func (c *Carry) unseen(cuts []cut) bool {
@@ -101,7 +118,7 @@ func (c *Carry) first(pieces []uint64, n uint64, cuts []cut) {
 		below += own[i]
 		s := &c.slots[cuts[i].slot]
 		*s = slot{rest: unit / 2, seen: fade}
-		s.give(n, cuts[i].below, below)
+		s.rest = s.due(n, cuts[i].below).less(below)
 	}
 	pieces[len(cuts)] += own[len(cuts)]
 }
@@ -120,40 +137,61 @@ func (s *slot) see(n uint64, offset int64) {
 	s.rest -= (offset >> 8) * (s.seen - before)
 }
 
-// take adds the part of n below the bound to the remainder and takes out whole observations, limit at most.
-func (s *slot) take(n uint64, part share, limit uint64) uint64 {
-	hi, lo := s.plus(n, part)
-	var whole uint64
-	if int64(hi) >= 0 {
-		whole = min(hi<<2|lo>>62, limit)
-	}
-	s.less(hi, lo, whole)
-	return whole
-}
-
-// give is take of a given number.
-func (s *slot) give(n uint64, part share, whole uint64) {
-	hi, lo := s.plus(n, part)
-	s.less(hi, lo, whole)
-}
-
-// plus is the remainder and n times part, a signed number of 128 bits.
-func (s *slot) plus(n uint64, part share) (hi, lo uint64) {
-	hi, lo = bits.Mul64(n, part.quarter())
+// due is the remainder and the part of n.
+func (s *slot) due(n uint64, part share) fixed {
+	hi, lo := bits.Mul64(n, part.quarter())
 	lo, carry := bits.Add64(lo, uint64(s.rest), 0)
 	hi, _ = bits.Add64(hi, uint64(s.rest>>63), carry)
-	return hi, lo
+	return fixed{int64(hi), lo}
 }
 
-// less sets the remainder to a signed number of 128 bits less whole observations.
-func (s *slot) less(hi, lo, whole uint64) {
-	lo, borrow := bits.Sub64(lo, whole<<62, 0)
-	hi, _ = bits.Sub64(hi, whole>>2, borrow)
-	switch s.rest = int64(lo); {
-	case int64(hi) > s.rest>>63:
-		s.rest = math.MaxInt64
-	case int64(hi) < s.rest>>63:
-		s.rest = math.MinInt64
+// fixed is a number of observations in units of 2^-62, signed, of 128 bits.
+type fixed struct {
+	hi int64
+	lo uint64
+}
+
+func (x fixed) below(y fixed) bool { return x.hi < y.hi || x.hi == y.hi && x.lo < y.lo }
+
+func (x fixed) min(y fixed) fixed {
+	if y.below(x) {
+		return y
+	}
+	return x
+}
+
+func (x fixed) max(y fixed) fixed {
+	if x.below(y) {
+		return y
+	}
+	return x
+}
+
+func (x fixed) mean(y fixed) fixed {
+	lo, carry := bits.Add64(x.lo, y.lo, 0)
+	hi := x.hi + y.hi + int64(carry) // of numbers below 2^127: no overflow
+	return fixed{hi >> 1, uint64(hi)<<63 | lo>>1}
+}
+
+// floor is the number of whole observations, none if x is negative.
+func (x fixed) floor() uint64 {
+	if x.hi < 0 {
+		return 0
+	}
+	return uint64(x.hi)<<2 | x.lo>>62
+}
+
+// less is x less whole observations, or the end of the range of a remainder.
+func (x fixed) less(whole uint64) int64 {
+	lo, borrow := bits.Sub64(x.lo, whole<<62, 0)
+	hi := x.hi - int64(whole>>2) - int64(borrow)
+	switch rest := int64(lo); {
+	case hi > rest>>63:
+		return math.MaxInt64
+	case hi < rest>>63:
+		return math.MinInt64
+	default:
+		return rest
 	}
 }
 

@@ -36,11 +36,11 @@ type ExponentialPlan struct {
 // withZero adds to a plan what becomes of the zero bucket. It goes whole into the target bucket that holds the threshold; if target
 // bounds lie below the threshold, it is taken for evenly spread from 0 on.
 func withZero(p *Plan, threshold float64) *ExponentialPlan {
-	b := planner{spread: linear}
+	var b planner
 	for i, x := range p.bounds {
 		switch {
 		case x < threshold && x > 0 && !same(x, threshold):
-			b.cut(i, 0, 0, threshold, x)
+			b.cut(i, 0, 0, threshold, x, linear)
 		case x < threshold && !same(x, threshold):
 			b.edge(i, 0, exact)
 		default:
@@ -143,7 +143,7 @@ func planToExponential(source []float64, density Density, size ExponentialSize) 
 		for k := first + 1; k <= last; k++ {
 			bounds = append(bounds, edge(k, scale))
 		}
-		p := planExplicit(source, bounds, densityOf(density, linear))
+		p := planExplicit(source, bounds, density)
 		p.same = false
 		p.family = uint64(1)<<63 | uint64(uint32(scale))<<32 | uint64(uint32(first))
 		return &ToExponentialPlan{Plan: *p, Scale: scale, Offset: int32(first), ZeroThreshold: lo}
@@ -164,15 +164,4 @@ func indexAbove(x float64, scale int32) int64 {
 		return int64(pos)
 	}
 	return ceil(pos) - 1
-}
-
-func densityOf(d Density, auto spread) spread {
-	switch d {
-	case Linear:
-		return linear
-	case Log:
-		return logarithmic
-	default:
-		return auto
-	}
 }

@@ -112,7 +112,8 @@ func addUp(sum uint64, counts []uint64) (uint64, bool) {
 
 // same tells whether a and b are the same bound.
 func same(a, b float64) bool {
-	return a == b || math.Abs(a-b) <= tolerance*math.Max(math.Abs(a), math.Abs(b))
+	d := math.Abs(a - b)
+	return a == b || d <= tolerance*math.Max(math.Abs(a), math.Abs(b)) && !math.IsInf(d, 1)
 }
 
 // position is where x > 0 lies on the axis of exponential buckets: edge k of a scale is at k. If x is the same bound as an

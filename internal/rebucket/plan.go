@@ -141,7 +141,7 @@ type planner struct {
 	Plan
 	at     []float64 // by cut: its bound in the coordinates of the density
 	lo, hi float64   // of the source bucket that is being cut, in the same coordinates
-	spread spread
+	spread spread    // of that bucket: one density holds for all of its cuts
 }
 
 // edge adds target bound number i, which separates the source buckets before index from the others.
@@ -152,13 +152,13 @@ func (b *planner) edge(i int, index int64, holder int) {
 }
 
 // cut adds target bound number i, which lies at x inside of source bucket index = (lo, hi].
-func (b *planner) cut(i int, index int64, lo, hi, x float64) {
+func (b *planner) cut(i int, index int64, lo, hi, x float64, s spread) {
 	last := len(b.stops) - 1
 	if last < 0 || b.stops[last].index != index || b.stops[last].from == b.stops[last].until {
 		b.close()
 		b.stops = append(b.stops, stop{index: index, to: i, from: len(b.cuts)})
 		last++
-		b.lo, b.hi = lo, hi
+		b.lo, b.hi, b.spread = lo, hi, s
 	}
 	b.cuts = append(b.cuts, cut{slot: i})
 	b.at = append(b.at, x)
@@ -198,8 +198,8 @@ func (b *planner) plan(bounds []float64, slots int) *Plan {
 
 // planExplicit maps source bounds to target bounds; neither is empty. Target bounds above the last source bound stay, and the overflow
 // stays above them.
-func planExplicit(source, target []float64, density spread) *Plan {
-	b := planner{spread: density}
+func planExplicit(source, target []float64, density Density) *Plan {
+	var b planner
 	last := len(source) - 1
 	for i, x := range target {
 		k := sort.SearchFloat64s(source, x) // bucket k is (source[k-1], source[k]]
@@ -211,10 +211,10 @@ func planExplicit(source, target []float64, density spread) *Plan {
 		case k > last:
 			b.edge(i, int64(last)+1, last+1)
 		case k > 0:
-			b.cut(i, int64(k), source[k-1], source[k], x)
+			b.cut(i, int64(k), source[k-1], source[k], x, explicitSpread(density, source[k-1]))
 		case x > 0:
 			// The first bucket has no lower bound. Durations are not negative, so it begins at 0.
-			b.cut(i, 0, 0, source[0], x)
+			b.cut(i, 0, 0, source[0], x, linear)
 		default:
 			// Nothing is at or below a bound of 0 under a positive first bound, and a bucket that ends at or below 0 is kept whole.
 			b.edge(i, 0, 0)
@@ -225,12 +225,17 @@ func planExplicit(source, target []float64, density spread) *Plan {
 	return p
 }
 
+// explicitSpread is the density of a bucket of an explicit source that begins at lo.
+func explicitSpread(d Density, lo float64) spread {
+	if d == Log && lo > 0 {
+		return logarithmic
+	}
+	return linear
+}
+
 // planExponential maps the positive range of a scale to target bounds.
 func planExponential(scale int32, target []float64, density Density) *Plan {
-	b := planner{spread: onScale}
-	if density == Linear {
-		b.spread = linear
-	}
+	var b planner
 	for i, x := range target {
 		if x <= 0 {
 			b.edge(i, lowest, exact)
@@ -243,9 +248,9 @@ func planExponential(scale int32, target []float64, density Density) *Plan {
 		}
 		index := ceil(pos) - 1
 		if density == Linear {
-			b.cut(i, index, edge(index, scale), math.Min(edge(index+1, scale), math.MaxFloat64), x)
+			b.cut(i, index, edge(index, scale), math.Min(edge(index+1, scale), math.MaxFloat64), x, linear)
 		} else {
-			b.cut(i, index, float64(index), float64(index+1), pos)
+			b.cut(i, index, float64(index), float64(index+1), pos, onScale)
 		}
 	}
 	return b.plan(target, len(target))

@@ -50,9 +50,6 @@ func linear(lo, hi, x float64) share {
 }
 
 func logarithmic(lo, hi, x float64) share {
-	if lo <= 0 {
-		return linear(lo, hi, x)
-	}
 	return toShare(ratio(logRatio(x, lo), logRatio(hi, lo)))
 }
 

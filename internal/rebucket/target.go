@@ -38,7 +38,7 @@ func NewTarget(bounds []float64, density Density, cut bool) (*Target, error) {
 // not keep source.
 func (t *Target) Explicit(source []float64) *Plan {
 	return t.explicit.get(source, func(source []float64) *Plan {
-		return planExplicit(source, t.effective(source[len(source)-1]), densityOf(t.density, linear))
+		return planExplicit(source, t.effective(source[len(source)-1]), t.density)
 	})
 }
 
