@@ -3,10 +3,12 @@
 package metadata
 
 import (
+	"context"
 	"errors"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
 	"go.opentelemetry.io/otel/trace"
 
 	"go.opentelemetry.io/collector/component"
@@ -27,9 +29,13 @@ type TelemetryBuilder struct {
 	mu                                  sync.Mutex
 	registrations                       []metric.Registration
 	ProcessorStreamChunkEventsCollapsed metric.Int64Counter
+	ProcessorStreamChunkSpans           metric.Int64Counter
+	ProcessorStreamChunkStreams         metric.Int64Counter
 	ProcessorStreamFirstChunk           metric.Int64Counter
 	ProcessorStreamFirstChunkClamped    metric.Int64Counter
 	ProcessorStreamNested               metric.Int64Counter
+	ProcessorStreamOpenMemory           metric.Int64ObservableGauge
+	ProcessorStreamOpenStreams          metric.Int64ObservableGauge
 	ProcessorStreamSpans                metric.Int64Counter
 }
 
@@ -42,6 +48,46 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterProcessorStreamOpenMemoryCallback sets callback for observable ProcessorStreamOpenMemory metric.
+func (builder *TelemetryBuilder) RegisterProcessorStreamOpenMemoryCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorStreamOpenMemory, obs: o})
+		return nil
+	}, builder.ProcessorStreamOpenMemory)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorStreamOpenStreamsCallback sets callback for observable ProcessorStreamOpenStreams metric.
+func (builder *TelemetryBuilder) RegisterProcessorStreamOpenStreamsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorStreamOpenStreams, obs: o})
+		return nil
+	}, builder.ProcessorStreamOpenStreams)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+type observerInt64 struct {
+	embedded.Int64Observer
+	inst metric.Int64Observable
+	obs  metric.Observer
+}
+
+func (oi *observerInt64) Observe(value int64, opts ...metric.ObserveOption) {
+	oi.obs.ObserveInt64(oi.inst, value, opts...)
 }
 
 // Shutdown unregister all registered callbacks for async instruments.
@@ -68,6 +114,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{event}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorStreamChunkSpans, err = builder.meter.Int64Counter(
+		"otelcol_processor_stream_chunk_spans",
+		metric.WithDescription("Number of chunk spans whose fate was decided, by what became of them. [Development]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamChunkStreams, err = builder.meter.Int64Counter(
+		"otelcol_processor_stream_chunk_streams",
+		metric.WithDescription("Number of streams of chunk spans that ended, by how. [Development]"),
+		metric.WithUnit("{stream}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorStreamFirstChunk, err = builder.meter.Int64Counter(
 		"otelcol_processor_stream_first_chunk",
 		metric.WithDescription("Number of streaming spans with a first-chunk instant, by where the instant came from. [Development]"),
@@ -84,6 +142,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_stream_nested",
 		metric.WithDescription("Number of streaming spans for which another span of the same call counts. [Development]"),
 		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamOpenMemory, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_stream_open_memory",
+		metric.WithDescription("Estimated memory of the open streams and of what is remembered of closed ones. [Development]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamOpenStreams, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_stream_open_streams",
+		metric.WithDescription("Number of streams whose chunk spans, or whose parent, wait for each other. [Development]"),
+		metric.WithUnit("{stream}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorStreamSpans, err = builder.meter.Int64Counter(
