@@ -57,6 +57,8 @@ var scopes = []scopeRow{
 	{prefix: "langsmith", dialect: "langsmith"},
 	{prefix: "@sentry/", dialect: "sentry", finish: true},
 	{prefix: "@openlit/", dialect: "openlit", finish: true, wrongOrigin: true},
+	// Python's counts from the headers too when it wraps an SDK (seen in captures of 2.54).
+	{prefix: "openlit.instrumentation.", dialect: "openlit", finish: true, wrongOrigin: true},
 	{prefix: "openlit", dialect: "openlit", finish: true},
 	{prefix: "strands", dialect: "strands"},
 	{prefix: "gcp.vertex.agent", dialect: "google-adk"},

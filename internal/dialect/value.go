@@ -161,17 +161,18 @@ func jsonFlag(s string) (value, ok bool) {
 
 // jsonTokens reads the output tokens out of a JSON object of usage.
 func jsonTokens(s string) (int64, bool) {
-	if len(s) > maxJSON || !strings.Contains(s, `"output`) {
+	if len(s) > maxJSON {
 		return 0, false
 	}
 	var o struct {
-		Output       *float64 `json:"output"`
-		OutputTokens *float64 `json:"output_tokens"`
+		Output           *float64 `json:"output"`
+		OutputTokens     *float64 `json:"output_tokens"`
+		CompletionTokens *float64 `json:"completion_tokens"`
 	}
 	if json.Unmarshal([]byte(s), &o) != nil {
 		return 0, false
 	}
-	for _, f := range []*float64{o.Output, o.OutputTokens} {
+	for _, f := range []*float64{o.Output, o.OutputTokens, o.CompletionTokens} {
 		if f != nil && *f >= 0 && *f <= 1<<53 {
 			return int64(*f), true
 		}

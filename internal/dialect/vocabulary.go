@@ -209,6 +209,7 @@ var builtinAttributes = []attrEntry{
 	{"llm.completions.0.finish_reason", AttributeRow{Role: RoleFinishReason}},
 	{"anthropic.message.stop_reason", AttributeRow{Role: RoleFinishReason}},
 	{"stop_reason", AttributeRow{Role: RoleFinishReason}},
+	{"langfuse.observation.metadata.finish_reason", AttributeRow{Role: RoleFinishReason}},
 
 	{"chunk_count", AttributeRow{Role: RoleChunkCount}},
 
