@@ -113,18 +113,11 @@ func recordedFirstChunk(s ptrace.Span, res pcommon.Resource, scope string) (time
 			}
 		}
 	}
-	// OpenLIT for Python counts from the start of the span, and says whether the call streams; OpenLIT for JavaScript counts from the
-	// headers. Strands writes whole milliseconds.
-	if v, ok := s.Attributes().Get("gen_ai.server.time_to_first_token"); ok && !strings.HasPrefix(scope, "@openlit/") {
-		flag, flagged := s.Attributes().Get("gen_ai.request.stream")
-		switch {
-		case v.Type() == pcommon.ValueTypeInt:
-			at := start.Add(time.Duration(v.Int()) * ms)
-			if left := end.Sub(at); left >= 100*ms && left >= end.Sub(start)/20 {
-				return inside(at)
-			}
-		case flagged && flag.Bool():
-			return inside(start.Add(time.Duration(v.Double() * 1e9)))
+	// Strands writes whole milliseconds, for plain calls too. OpenLIT's value under the same key counts from the headers: no instant.
+	if v, ok := s.Attributes().Get("gen_ai.server.time_to_first_token"); ok && !strings.Contains(scope, "openlit") && v.Type() == pcommon.ValueTypeInt {
+		at := start.Add(time.Duration(v.Int()) * ms)
+		if left := end.Sub(at); left >= 100*ms && left >= end.Sub(start)/20 {
+			return inside(at)
 		}
 	}
 	// Absolute times.
