@@ -62,6 +62,9 @@ func createTraces(ctx context.Context, set processor.Settings, cfg component.Con
 	if err != nil {
 		return nil, err
 	}
+	if cfg.(*Config).ChunkSpans.Enabled && p.table.HasChunkSpans() {
+		return newFoldingProcessor(ctx, set, cfg.(*Config), p, next)
+	}
 	return processorhelper.NewTraces(ctx, set, cfg, next, p.processTraces,
 		processorhelper.WithCapabilities(capabilities),
 		processorhelper.WithShutdown(p.shutdown),

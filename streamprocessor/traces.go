@@ -20,6 +20,7 @@ import (
 
 // tracesProcessor rewrites the streaming spans of each batch. It keeps nothing from one batch to the next.
 type tracesProcessor struct {
+	table     *dialect.Table
 	telemetry *metadata.TelemetryBuilder
 	// workers holds a worker per batch under way. A worker is emptied before it goes back, so that no data passes between batches.
 	workers sync.Pool
@@ -34,7 +35,7 @@ func newTracesProcessor(set processor.Settings, cfg *Config) (*tracesProcessor, 
 	if err != nil {
 		return nil, err
 	}
-	p := &tracesProcessor{telemetry: telemetry}
+	p := &tracesProcessor{table: table, telemetry: telemetry}
 	p.workers.New = func() any {
 		w := &worker{
 			finder:   streamspan.NewFinder(table, cfg.MinSpread, cfg.Cadence.settings()),
@@ -47,14 +48,22 @@ func newTracesProcessor(set processor.Settings, cfg *Config) (*tracesProcessor, 
 }
 
 func (p *tracesProcessor) processTraces(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
-	w := p.workers.Get().(*worker)
+	w := p.worker()
 	w.process(td)
+	p.release(ctx, w)
+	return td, nil
+}
+
+func (p *tracesProcessor) worker() *worker { return p.workers.Get().(*worker) }
+
+// release records what a worker counted and lets the next batch have it.
+func (p *tracesProcessor) release(ctx context.Context, w *worker) {
+	w.finder.Release()
 	if w.counts.any {
 		w.counts.record(ctx, p.telemetry)
 		w.counts.reset()
 	}
 	p.workers.Put(w)
-	return td, nil
 }
 
 func (p *tracesProcessor) shutdown(context.Context) error {
@@ -73,11 +82,13 @@ type worker struct {
 func (w *worker) process(td ptrace.Traces) {
 	found := w.finder.Find(td)
 	for i := range found {
-		f := &found[i]
-		w.finder.Record(f, &w.record)
-		w.counts.add(f, w.splitter.Apply(f, &w.record))
+		w.apply(&found[i])
 	}
-	w.finder.Release()
+}
+
+func (w *worker) apply(f *streamspan.Found) {
+	w.finder.Record(f, &w.record)
+	w.counts.add(f, w.splitter.Apply(f, &w.record))
 }
 
 func (w *worker) skipped(_ pcommon.Resource, _ ptrace.ScopeSpans, _ ptrace.Span, d dialect.Decision) {

@@ -268,3 +268,10 @@ func (t *ChunkTotals) Chunks(parent ptrace.Span, instants []int64) *Chunks {
 	c.Tokens, c.TokenSource = t.Tokens()
 	return c
 }
+
+// CanHold reports whether a span may be held back as the parent of chunk spans: one that makes no sense, or that is already one of ours,
+// will not be changed by what comes later.
+func CanHold(span ptrace.Span) bool {
+	_, processed := span.Attributes().Get("stream.phase")
+	return !processed && badSpan(span) == ""
+}
