@@ -25,18 +25,27 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                               metric.Meter
-	mu                                  sync.Mutex
-	registrations                       []metric.Registration
-	ProcessorStreamChunkEventsCollapsed metric.Int64Counter
-	ProcessorStreamChunkSpans           metric.Int64Counter
-	ProcessorStreamChunkStreams         metric.Int64Counter
-	ProcessorStreamFirstChunk           metric.Int64Counter
-	ProcessorStreamFirstChunkClamped    metric.Int64Counter
-	ProcessorStreamNested               metric.Int64Counter
-	ProcessorStreamOpenMemory           metric.Int64ObservableGauge
-	ProcessorStreamOpenStreams          metric.Int64ObservableGauge
-	ProcessorStreamSpans                metric.Int64Counter
+	meter                                       metric.Meter
+	mu                                          sync.Mutex
+	registrations                               []metric.Registration
+	ProcessorStreamChunkEventsCollapsed         metric.Int64Counter
+	ProcessorStreamChunkSpans                   metric.Int64Counter
+	ProcessorStreamChunkStreams                 metric.Int64Counter
+	ProcessorStreamFirstChunk                   metric.Int64Counter
+	ProcessorStreamFirstChunkClamped            metric.Int64Counter
+	ProcessorStreamHistogramAnomalies           metric.Int64Counter
+	ProcessorStreamHistogramDeltaStreams        metric.Int64Gauge
+	ProcessorStreamHistogramDeltaStreamsEvicted metric.Int64Counter
+	ProcessorStreamHistogramExactShare          metric.Float64Gauge
+	ProcessorStreamHistogramOverflowShare       metric.Float64Gauge
+	ProcessorStreamHistogramPoints              metric.Int64Counter
+	ProcessorStreamHistogramPointsExact         metric.Int64Counter
+	ProcessorStreamHistogramPointsRefused       metric.Int64Counter
+	ProcessorStreamHistogramUncertainShareMax   metric.Float64Gauge
+	ProcessorStreamNested                       metric.Int64Counter
+	ProcessorStreamOpenMemory                   metric.Int64ObservableGauge
+	ProcessorStreamOpenStreams                  metric.Int64ObservableGauge
+	ProcessorStreamSpans                        metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -136,6 +145,60 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_stream_first_chunk_clamped",
 		metric.WithDescription("Number of first-chunk instants that lay up to 1 ms outside their span and were moved to its edge. [Development]"),
 		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramAnomalies, err = builder.meter.Int64Counter(
+		"otelcol_processor_stream_histogram_anomalies",
+		metric.WithDescription("Number of converted histogram points with observations below 0, which make no sense of durations and went into the first bucket. [Development]"),
+		metric.WithUnit("{point}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramDeltaStreams, err = builder.meter.Int64Gauge(
+		"otelcol_processor_stream_histogram_delta_streams",
+		metric.WithDescription("Number of delta streams whose remainders are kept. [Development]"),
+		metric.WithUnit("{stream}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramDeltaStreamsEvicted, err = builder.meter.Int64Counter(
+		"otelcol_processor_stream_histogram_delta_streams_evicted",
+		metric.WithDescription("Number of delta streams whose remainders were dropped to make room for others. [Development]"),
+		metric.WithUnit("{stream}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramExactShare, err = builder.meter.Float64Gauge(
+		"otelcol_processor_stream_histogram_exact_share",
+		metric.WithDescription("Share of the observations in the last batch whose new bucket is certain. [Development]"),
+		metric.WithUnit("1"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramOverflowShare, err = builder.meter.Float64Gauge(
+		"otelcol_processor_stream_histogram_overflow_share",
+		metric.WithDescription("Share of the observations in the last batch above the last boundary. A quantile above 1 less this share cannot be known. [Development]"),
+		metric.WithUnit("1"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramPoints, err = builder.meter.Int64Counter(
+		"otelcol_processor_stream_histogram_points",
+		metric.WithDescription("Number of histogram points that were converted or, in a dry run, would have been. [Development]"),
+		metric.WithUnit("{point}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramPointsExact, err = builder.meter.Int64Counter(
+		"otelcol_processor_stream_histogram_points_exact",
+		metric.WithDescription("Number of converted histogram points of which no bucket had to be split. [Development]"),
+		metric.WithUnit("{point}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramPointsRefused, err = builder.meter.Int64Counter(
+		"otelcol_processor_stream_histogram_points_refused",
+		metric.WithDescription("Number of histogram points that a rule is for and that passed unchanged, by reason. [Development]"),
+		metric.WithUnit("{point}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorStreamHistogramUncertainShareMax, err = builder.meter.Float64Gauge(
+		"otelcol_processor_stream_histogram_uncertain_share_max",
+		metric.WithDescription("Largest share of a point's observations in one source bucket that a boundary cuts, over the last batch. No cumulative share of a converted point is further from the truth. [Development]"),
+		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorStreamNested, err = builder.meter.Int64Counter(

@@ -33,6 +33,15 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorStreamChunkStreams.Add(context.Background(), 1)
 	tb.ProcessorStreamFirstChunk.Add(context.Background(), 1)
 	tb.ProcessorStreamFirstChunkClamped.Add(context.Background(), 1)
+	tb.ProcessorStreamHistogramAnomalies.Add(context.Background(), 1)
+	tb.ProcessorStreamHistogramDeltaStreams.Record(context.Background(), 1)
+	tb.ProcessorStreamHistogramDeltaStreamsEvicted.Add(context.Background(), 1)
+	tb.ProcessorStreamHistogramExactShare.Record(context.Background(), 1)
+	tb.ProcessorStreamHistogramOverflowShare.Record(context.Background(), 1)
+	tb.ProcessorStreamHistogramPoints.Add(context.Background(), 1)
+	tb.ProcessorStreamHistogramPointsExact.Add(context.Background(), 1)
+	tb.ProcessorStreamHistogramPointsRefused.Add(context.Background(), 1)
+	tb.ProcessorStreamHistogramUncertainShareMax.Record(context.Background(), 1)
 	tb.ProcessorStreamNested.Add(context.Background(), 1)
 	tb.ProcessorStreamSpans.Add(context.Background(), 1)
 	AssertEqualProcessorStreamChunkEventsCollapsed(t, testTel,
@@ -49,6 +58,33 @@ func TestSetupTelemetry(t *testing.T) {
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorStreamFirstChunkClamped(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramAnomalies(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramDeltaStreams(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramDeltaStreamsEvicted(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramExactShare(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramOverflowShare(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramPoints(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramPointsExact(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramPointsRefused(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorStreamHistogramUncertainShareMax(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorStreamNested(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
