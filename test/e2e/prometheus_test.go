@@ -225,7 +225,7 @@ connectors:
     metrics_flush_interval: 1s
     histogram:
       type: exponential
-      boundaries: {}
+      boundaries: null
 `},
 		Ports: []string{"PROMETHEUS"},
 	})
