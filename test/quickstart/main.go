@@ -91,7 +91,7 @@ func run(ctx context.Context, w io.Writer, s settings) error {
 	fmt.Fprintf(w, "Stopped the collector.\n\nSTREAMS: %d of %d, chosen to show each kind; all of them are in %s.\n\n", r.countFeatured(), len(r.streams), streamsPath)
 	r.writeStreams(w, stream.featured)
 	r.writeTricks(w)
-	if err := r.writeMetrics(w, filepath.Join(s.out, "metrics.jsonl")); err != nil && !os.IsNotExist(err) {
+	if err := r.writeMetrics(w, filepath.Join(s.out, "metrics.jsonl")); err != nil {
 		return err
 	}
 	r.writeTotals(w)

@@ -231,13 +231,18 @@ func (r *report) writeTotals(w io.Writer) {
 	fmt.Fprintf(table, "spans in\t%d\twith %d events\n", r.in.spans, r.in.events)
 	fmt.Fprintf(table, "streaming\t%d\tof which %d belong to a call that another span stands for\n", len(r.streams), r.nestedCalls)
 	fmt.Fprintf(table, "split\t%d\teach into a request span and a stream span\n", r.split)
-	fmt.Fprintf(table, "not split\t%d\t\n", len(r.streams)-r.split)
+	fmt.Fprintf(table, "not split\t%d\tannotated only, because of\n", len(r.streams)-r.split)
 	keys := slices.SortedFunc(maps.Keys(r.results), func(a, b [2]string) int {
 		return cmp.Or(cmp.Compare(r.results[b], r.results[a]), cmp.Compare(a[0]+a[1], b[0]+b[1]))
 	})
 	for _, key := range keys {
-		if key[1] != "" {
-			fmt.Fprintf(table, "  %s\t%d\t%s\n", strings.ReplaceAll(key[0], "_", " "), r.results[key], strings.ReplaceAll(key[1], "_", " "))
+		if key[0] == "whole" {
+			fmt.Fprintf(table, "  %s\t%d\t\n", strings.ReplaceAll(key[1], "_", " "), r.results[key])
+		}
+	}
+	for _, key := range keys {
+		if key[0] == "refused" {
+			fmt.Fprintf(table, "left as they came\t%d\t%s\n", r.results[key], strings.ReplaceAll(key[1], "_", " "))
 		}
 	}
 	fmt.Fprintf(table, "per-chunk events\t%d\tof %d events were replaced by summaries\n", r.collapsed, r.in.events)
