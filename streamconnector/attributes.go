@@ -29,6 +29,7 @@ const (
 	attrServerAddress = "server.address"
 	attrServerPort    = "server.port"
 	attrErrorType     = "error.type"
+	attrRequestStream = "gen_ai.request.stream"
 )
 
 // notSaid is the value of an attribute that the GenAI conventions require and the span does not have.

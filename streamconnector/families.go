@@ -4,6 +4,8 @@
 package streamconnector
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
@@ -46,6 +48,7 @@ const (
 	slotServerAddress
 	slotServerPort
 	slotErrorType
+	slotRequestStream
 )
 
 func newWanted() *wanted {
@@ -53,6 +56,7 @@ func newWanted() *wanted {
 	for _, key := range []string{
 		slotProvider: attrProvider, slotSystem: attrSystem, slotRequestModel: attrRequestModel, slotResponseModel: attrResponseModel,
 		slotOperation: attrOperation, slotServerAddress: attrServerAddress, slotServerPort: attrServerPort, slotErrorType: attrErrorType,
+		slotRequestStream: attrRequestStream,
 	} {
 		w.slot(key)
 	}
@@ -211,10 +215,31 @@ func firstChunk(s *stream) value {
 }
 
 // isGenAIClient says which streams the metrics gen_ai.client.* are about: GenAI calls as their client saw them. Many instrumentations
-// record those with kind INTERNAL. A processed span does not say that it is GenAI; that it has one of the convention's attributes does.
+// record those with kind INTERNAL.
 func isGenAIClient(s *stream) bool {
-	if k := s.record.SourceKind; k != ptrace.SpanKindClient && k != ptrace.SpanKindInternal {
-		return false
+	k := s.record.SourceKind
+	return (k == ptrace.SpanKindClient || k == ptrace.SpanKindInternal) && isGenAI(s)
+}
+
+// openInference is the dialect of instrumentations that write llm.* keys only, none of which a stream span keeps. They instrument nothing
+// but GenAI.
+const openInference = "openinference"
+
+// isGenAI recognises GenAI calls. Of a raw span the record says it. A processed span does not, but has an attribute of the convention (one
+// that was not split has gen_ai.request.stream at least), names a GenAI key as the source of a number, or is of a dialect that says it.
+func isGenAI(s *stream) bool {
+	if s.record.GenAI || s.record.SourceOperation != "" || s.record.Dialect == openInference {
+		return true
 	}
-	return s.record.GenAI || operation(s).kind != absent || provider(s).kind != absent || s.span[slotRequestModel].kind != absent
+	for _, slot := range [...]int{slotProvider, slotSystem, slotRequestModel, slotResponseModel, slotOperation, slotRequestStream} {
+		if s.span[slot].kind != absent {
+			return true
+		}
+	}
+	return isGenAIKey(s.record.TokenSource) || isGenAIKey(s.record.FirstChunkSource)
+}
+
+// isGenAIKey reports whether a key is in one of the namespaces by which GenAI spans are told from others.
+func isGenAIKey(key string) bool {
+	return strings.HasPrefix(key, "gen_ai.") || strings.HasPrefix(key, "llm.") || strings.HasPrefix(key, "ai.")
 }

@@ -42,14 +42,18 @@ func explicitLayout(bounds []float64) *layout {
 		fraction, _ := math.Frexp(b)
 		l.alignedToPowers = l.alignedToPowers && fraction == 0.5
 	}
-	exponent := func(v float64) int { return math.Ilogb(v) }
 	l.minExponent = exponent(positive[0])
 	for e := l.minExponent; e <= exponent(positive[len(positive)-1])+1; e++ {
 		below, _ := slices.BinarySearch(bounds, math.Ldexp(1, e))
 		l.first = append(l.first, below)
 	}
+	// The first entry also serves everything smaller, which begins behind a bound of 0.
+	l.first[0] = len(bounds) - len(positive)
 	return l
 }
+
+// exponent is that of the power of two at or below a positive v, the least normal one's for those that are not normal.
+func exponent(v float64) int { return int(math.Float64bits(v)>>52) - 1023 }
 
 func exponentialLayout(maxSize int) *layout {
 	return &layout{maxSize: maxSize}
@@ -62,8 +66,7 @@ func (l *layout) bucket(v float64) int {
 	if v == 0 {
 		return 0
 	}
-	e := int(math.Float64bits(v)>>52) - 1023 - l.minExponent
-	i := l.first[max(0, min(e, len(l.first)-1))]
+	i := l.first[max(0, min(exponent(v)-l.minExponent, len(l.first)-1))]
 	for i < len(l.bounds) && v > l.bounds[i] {
 		i++
 	}
