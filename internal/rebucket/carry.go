@@ -44,9 +44,6 @@ func NewCarry(phase uint64) *Carry {
 	return &Carry{offset: int64(phase>>2) - unit/2}
 }
 
-// Slots is the number of remainders kept, each 16 bytes.
-func (c *Carry) Slots() int { return len(c.slots) }
-
 // begin makes room for the bounds of p. What other plans of the same family have left there stays.
 func (c *Carry) begin(p *Plan) {
 	if c == nil || (c.family == p.family && len(c.slots) >= p.slots) {

@@ -33,6 +33,9 @@ type ExponentialPlan struct {
 	threshold float64
 }
 
+// Splits is [Plan.Splits], of the zero bucket too.
+func (p *ExponentialPlan) Splits() bool { return p.Plan.Splits() || p.zero.Splits() }
+
 // withZero adds to a plan what becomes of the zero bucket. It goes whole into the target bucket that holds the threshold; if target
 // bounds lie below the threshold, it is taken for evenly spread from 0 on.
 func withZero(p *Plan, threshold float64) *ExponentialPlan {

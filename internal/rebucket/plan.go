@@ -52,6 +52,12 @@ func (p *Plan) Exact() bool {
 	return !slices.ContainsFunc(p.holder, func(h int) bool { return h != exact })
 }
 
+// Slots is the number of remainders that a Carry keeps for the plan, each 16 bytes.
+func (p *Plan) Slots() int { return p.slots }
+
+// Splits tells whether some source bucket is spread over several target buckets, so that a Carry has something to keep.
+func (p *Plan) Splits() bool { return len(p.cuts) > 0 }
+
 // Holder returns the source bucket around target bound i, or for an exponential source its index. The cumulative count at the bound
 // is off by at most what that bucket holds. It is the overflow bucket for bounds above the source's last. isExact means that there is
 // none, and every observation is on its true side of the bound.
