@@ -238,11 +238,18 @@ func (ev *Evidence) dialect(scope *scopeRow) string {
 	if ev.name != nil {
 		take(ev.name.dialect)
 	}
-	for _, row := range []*compiledAttr{ev.jsonFlag, ev.flag, ev.contentType} {
+	for _, row := range []*compiledAttr{ev.jsonFlag, ev.flag} {
 		if row != nil {
 			take(row.dialect)
 			genAI = genAI || row.genAI
 		}
+	}
+	// A content type only says that it is HTTP; the event of a first byte says whose.
+	if n := ev.times[classProtocol]; n.event != nil {
+		take(n.event.dialect)
+	}
+	if ev.contentType != nil {
+		take(ev.contentType.dialect)
 	}
 	if scope != nil && (!scope.genAIOnly || genAI || best == "openllmetry") {
 		return scope.dialect
