@@ -96,10 +96,14 @@ func TestPrometheus(t *testing.T) {
 			alerts: []string{"StreamSLOBurn", "StreamSLOSlowBurn", "StreamStalls"},
 		},
 		{
+			// Half of an answer within the head window and the rest after 50 s of silence is a burst as well, and a long stream.
 			model: "starving", service: "near-timeout", before: steady, after: openLLMetry("gap50s", 2),
-			alerts: []string{"StreamReaderWaits", "StreamSLOBurn", "StreamSLOSlowBurn", "StreamSilenceNearIdleTimeout", "StreamStalls", "StreamsNearInstanceLimit"},
+			alerts: []string{
+				"StreamHeadBurst", "StreamHistogramOverflow", "StreamReaderWaits", "StreamSLOBurn", "StreamSLOSlowBurn",
+				"StreamSilenceNearIdleTimeout", "StreamStalls", "StreamsNearInstanceLimit",
+			},
 		},
-		{model: "breaking off", before: steady, after: source{captured(t, "vercel-ai7", "truncated"), 2}, alerts: []string{"StreamsUnfinished"}},
+		{model: "breaking off", before: steady, after: source{captured(t, "openinference-anthropic", "truncated"), 2}, alerts: []string{"StreamsUnfinished"}},
 		// What an objective sees.
 		{model: "late", before: steady, after: openLLMetry("slowfirst", 2), alerts: []string{"StreamSLOBurn", "StreamSLOSlowBurn"}},
 		{model: "refusing", before: steady, after: openLLMetry("http500", 2), alerts: []string{"StreamSLOBurn", "StreamSLOSlowBurn"}},
