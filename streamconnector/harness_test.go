@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/connector/connectortest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
-	"github.com/otelcol-stream/otelcol-stream/streamconnector/internal/metadata"
+	"github.com/otelcol-stream/otelcol-stream/streamconnector/internal/metadatatest"
 	"github.com/otelcol-stream/otelcol-stream/streamprocessor"
 )
 
@@ -33,9 +33,10 @@ var (
 // harness is a connector whose clock and next consumer the test holds. Its own ticker never fires.
 type harness struct {
 	*streamConnector
-	clock  time.Time
-	sink   consumertest.MetricsSink
-	refuse error
+	telemetry *componenttest.Telemetry
+	elapsed   atomic.Int64 // since epoch, by the clock of the connector; it may go back
+	sink      consumertest.MetricsSink
+	refuse    error
 }
 
 func newHarness(t testing.TB, change ...func(*Config)) *harness {
@@ -46,7 +47,7 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 		c(cfg)
 	}
 	require.NoError(t, cfg.Validate())
-	h := &harness{clock: epoch}
+	h := &harness{telemetry: componenttest.NewTelemetry()}
 	next, err := consumer.NewMetrics(func(ctx context.Context, md pmetric.Metrics) error {
 		if h.refuse != nil {
 			return h.refuse
@@ -54,13 +55,14 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 		return h.sink.ConsumeMetrics(ctx, md)
 	})
 	require.NoError(t, err)
-	h.streamConnector, err = newConnector(connectortest.NewNopSettings(metadata.Type), cfg, next)
+	h.streamConnector, err = newConnector(metadatatest.NewSettings(h.telemetry), cfg, next)
 	require.NoError(t, err)
-	h.now = func() time.Time { return h.clock }
+	h.now = func() time.Time { return epoch.Add(time.Duration(h.elapsed.Load())) }
 	require.NoError(t, h.Start(context.Background(), componenttest.NewNopHost()))
 	t.Cleanup(func() {
 		h.refuse = nil
 		require.NoError(t, h.Shutdown(context.Background()))
+		require.NoError(t, h.telemetry.Shutdown(context.Background()))
 	})
 	return h
 }
@@ -72,10 +74,13 @@ func (h *harness) send(t testing.TB, tds ...ptrace.Traces) {
 	}
 }
 
+// pass moves the clock.
+func (h *harness) pass(d time.Duration) { h.elapsed.Add(int64(d)) }
+
 // export lets a minute pass and returns what the flush gave; empty metrics when there was nothing to give.
 func (h *harness) export(t testing.TB) pmetric.Metrics {
 	t.Helper()
-	h.clock = h.clock.Add(time.Minute)
+	h.pass(time.Minute)
 	h.sink.Reset()
 	require.NoError(t, h.flush(context.Background()))
 	if all := h.sink.AllMetrics(); len(all) > 0 {
