@@ -60,7 +60,7 @@ def call():
         for attempt in range(1 + app.SCHEDULE.fail_first):
             stream = method(app.PROMPT.encode())
             try:
-                return app.read(stream, lambda message: message, close=lambda: stream.cancel())
+                return app.read(stream, lambda message: message, close=getattr(stream, "cancel", stream.close))
             except grpc.RpcError:
                 if attempt == app.SCHEDULE.fail_first:
                     raise

@@ -6,6 +6,8 @@ import os
 
 import app
 
+app.warm_up(app.openai_chat)
+
 os.environ |= {
     "LANGFUSE_PUBLIC_KEY": "pk-lf-mock",
     "LANGFUSE_SECRET_KEY": "sk-lf-mock",

@@ -7,7 +7,7 @@ import litellm
 
 
 def arguments():
-    body = app.chat_body(model="openai/gpt-4o-mini", api_base=app.PROVIDER + "/v1", api_key="sk-mock", num_retries=0, max_retries=app.RETRIES)
+    body = app.chat_body(model="openai/gpt-4o-mini", api_base=app.PROVIDER + "/v1", api_key="sk-mock", num_retries=app.RETRIES)
     if app.SCHEDULE.stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
@@ -24,6 +24,8 @@ async def acall():
     return await app.aread(await litellm.acompletion(**arguments()), app.chat_text)
 
 
+entry = acall if app.SCHEDULE.cancel_how == "task" else call
+app.warm_up(entry)
 providers = app.telemetry()
 litellm.callbacks = ["otel"]
-app.run(acall if app.SCHEDULE.cancel_how == "task" else call, providers)
+app.run(entry, providers)

@@ -22,6 +22,7 @@ def call():
     return app.read(llm.stream_chat(messages), lambda r: r.delta)
 
 
+app.warm_up(call)
 providers = app.telemetry()
 LlamaIndexInstrumentor().instrument()
 app.run(call, providers)

@@ -5,6 +5,7 @@
 import app
 import logfire
 
+app.warm_up(app.openai_chat)
 logfire.configure(send_to_logfire=False, console=False, service_name="capture-" + app.INSTRUMENTATION)
 logfire.instrument_openai()
-app.run(app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat, flush=logfire.shutdown)
+app.run(app.openai_chat, flush=logfire.shutdown)

@@ -5,5 +5,6 @@ import app
 import mlflow
 import mlflow.openai
 
+app.warm_up(app.openai_chat)
 mlflow.openai.autolog()
 app.run(app.openai_chat, flush=lambda: mlflow.flush_trace_async_logging(terminate=True))

@@ -4,7 +4,6 @@
 
 import app
 
-providers = app.telemetry()
 if app.INSTRUMENTATION == "openinference-anthropic":
     from openinference.instrumentation.anthropic import AnthropicInstrumentor as Instrumentor
 
@@ -17,5 +16,7 @@ else:
     from openinference.instrumentation.openai import OpenAIInstrumentor as Instrumentor
 
     call = app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat
+app.warm_up(call)
+providers = app.telemetry()
 Instrumentor().instrument()
 app.run(call, providers)

@@ -7,6 +7,7 @@ import os
 import app
 import openlit
 
+app.warm_up(app.openai_chat)
 providers = app.telemetry()
 openlit.init(otlp_endpoint=os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"], application_name="capture-" + app.INSTRUMENTATION, disable_batch=False)
-app.run(app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat, providers)
+app.run(app.openai_chat, providers)

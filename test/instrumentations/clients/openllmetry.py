@@ -4,7 +4,6 @@
 
 import app
 
-providers = app.telemetry()
 if app.INSTRUMENTATION == "openllmetry-anthropic":
     from opentelemetry.instrumentation.anthropic import AnthropicInstrumentor as Instrumentor
 
@@ -21,5 +20,7 @@ else:
     from opentelemetry.instrumentation.openai import OpenAIInstrumentor as Instrumentor
 
     call = app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat
+app.warm_up(call)
+providers = app.telemetry()
 Instrumentor().instrument()
 app.run(call, providers)

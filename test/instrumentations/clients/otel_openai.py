@@ -4,10 +4,12 @@
 
 import app
 
-providers = app.telemetry()
 if app.INSTRUMENTATION.startswith("otel-openai-v2"):
     from opentelemetry.instrumentation.openai_v2 import OpenAIInstrumentor
 else:
     from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
+call = app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat
+app.warm_up(call)
+providers = app.telemetry()
 OpenAIInstrumentor().instrument()
-app.run(app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat, providers)
+app.run(call, providers)

@@ -27,6 +27,7 @@ async def call():
     return f"{reader.chunks} chunks"
 
 
+app.warm_up(call)
 providers = app.telemetry()
 Agent.instrument_all()
 app.run(call, providers)

@@ -26,5 +26,6 @@ async def call():
     return f"{reader.chunks} chunks"
 
 
+app.warm_up(call)
 providers = app.telemetry()
 app.run(call, providers)

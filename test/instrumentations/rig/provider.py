@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 
 from aiohttp import web
 
-from schedules import HEADERS_AHEAD_MS, SCHEDULES, words
+from schedules import HEADERS_AHEAD_MS, SCHEDULES, WARM_UP, WARM_UP_SCENARIO, words
 from truth import Truth
 from wire import format_for
 
@@ -36,7 +36,7 @@ class Provider:
         mark = _MARK.search(raw) or _MARK.search(request.query_string)
         query = request.query
         inst, scenario = mark.groups() if mark else (query.get("inst", "unknown"), query.get("scenario", ""))
-        schedule = SCHEDULES.get(scenario)
+        schedule = WARM_UP if scenario == WARM_UP_SCENARIO else SCHEDULES.get(scenario)
         if schedule is None:
             return web.json_response({"error": {"message": f"no schedule {scenario!r} for {request.path}"}}, status=404)
         body = json.loads(raw) if raw else {}
@@ -61,7 +61,8 @@ class Provider:
             "traceparent": request.headers.get("traceparent"),
             **received.rec,
         }
-        self.truths[key].append(truth.rec)
+        if schedule is not WARM_UP:
+            self.truths[key].append(truth.rec)
 
         async def until(at_ms):
             delay = started + at_ms / 1000 - time.perf_counter()

@@ -81,6 +81,10 @@ SCHEDULES: dict[str, Schedule] = {
     "retry_ok": Schedule(evenly(400, 80, 10, 4), fail_first=1),
 }
 
+# Played to clients before their instrumentation is on; never recorded.
+WARM_UP_SCENARIO = "warmup"
+WARM_UP = Schedule(evenly(5, 5, 3, 1))
+
 WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar papa".split()
 
 

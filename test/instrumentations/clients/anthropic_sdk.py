@@ -1,0 +1,9 @@
+# Copyright The otelcol-stream Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The Anthropic SDK alone, which makes spans of its own once a tracer provider is set."""
+
+import app
+
+app.warm_up(app.anthropic_messages)
+providers = app.telemetry()
+app.run(app.anthropic_messages, providers)
