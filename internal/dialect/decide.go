@@ -226,12 +226,12 @@ func (ev *Evidence) dialect(scope *scopeRow) string {
 	}
 	genAI := false
 	take(ev.Chunks.dialect)
-	for _, n := range ev.times {
+	for c, n := range ev.times {
 		if n.row != nil {
 			take(n.row.dialect)
 			genAI = genAI || n.row.genAI
 		}
-		if n.event != nil && n.event.Role == RoleFirstChunk {
+		if n.event != nil && class(c) != classProtocol {
 			take(n.event.dialect)
 		}
 	}

@@ -246,7 +246,8 @@ func classOf(row *compiledAttr, v pcommon.Value) class {
 	return classDuration
 }
 
-// offer keeps a candidate when it is the best of its class: the first valid one wins, a valid one before one that is not.
+// offer keeps a candidate when it is the best of its class: a valid one before one that is not, then the better row, then the earlier
+// instant, since events need not stand in the order of time.
 func (ev *Evidence) offer(c class, n candidate) {
 	old := ev.times[c]
 	if old.row == nil && old.event == nil {
@@ -255,7 +256,13 @@ func (ev *Evidence) offer(c class, n candidate) {
 	}
 	_, _, oldOK := ev.place(old.at)
 	_, _, newOK := ev.place(n.at)
-	if newOK && !oldOK || newOK == oldOK && n.rank() < old.rank() {
+	if newOK != oldOK {
+		if newOK {
+			ev.times[c] = n
+		}
+		return
+	}
+	if n.rank() < old.rank() || n.rank() == old.rank() && n.at < old.at {
 		ev.times[c] = n
 	}
 }
