@@ -46,6 +46,8 @@ type Options struct {
 	Work string
 	// Features is the value of --enable-feature.
 	Features string
+	// Args are further arguments.
+	Args []string
 }
 
 // Server is a running Prometheus. It scrapes and evaluates its rules every second.
@@ -81,6 +83,7 @@ func Run(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Features != "" {
 		args = append(args, "--enable-feature="+opts.Features)
 	}
+	args = append(args, opts.Args...)
 	s := &Server{URL: "http://" + address, logs: &syncBuffer{}, done: make(chan struct{})}
 	s.cmd = exec.Command("prometheus", args...) //nolint:noctx // outlives ctx and is ended by Stop
 	s.cmd.Stdout, s.cmd.Stderr = s.logs, s.logs
