@@ -289,6 +289,12 @@ func (ev *Evidence) place(at int64) (f int64, clamped, ok bool) {
 	}
 }
 
+// Holds reports whether an instant lies in the span, up to the tolerance. Instants that do not are no instants of the stream.
+func (ev *Evidence) Holds(at int64) bool {
+	_, _, ok := ev.place(at)
+	return ok
+}
+
 func (r *Reader) readName(ev *Evidence, name string) {
 	// The AI SDK appends a space and the function's name when it has one.
 	if i := strings.IndexByte(name, ' '); i > 0 && strings.HasPrefix(name, "ai.stream") {

@@ -274,8 +274,11 @@ func (s *Splitter) keepStalls(f *Found, classes []dialect.EventClass) {
 	events := f.Span.Events()
 	s.order, s.stalls = s.order[:0], s.stalls[:0]
 	for i, c := range classes {
-		if c == dialect.EventChunk {
-			s.order = append(s.order, chunkEvent{at: f.Evidence.EventTime(events.At(i)), index: i})
+		if c != dialect.EventChunk {
+			continue
+		}
+		if at := f.Evidence.EventTime(events.At(i)); f.Evidence.Holds(at) {
+			s.order = append(s.order, chunkEvent{at: at, index: i})
 		}
 	}
 	slices.SortStableFunc(s.order, func(a, b chunkEvent) int { return cmp.Compare(a.at, b.at) })
