@@ -110,6 +110,7 @@ func (tx *transaction) reset() {
 func (tx *transaction) process(ctx context.Context, td ptrace.Traces) (emptied bool) {
 	tx.now = tx.f.clock()
 	before := tx.scan(td)
+	tx.leaveNested()
 	tx.findParents(td)
 	tx.decide()
 	tx.remove(td)
@@ -166,6 +167,15 @@ func (tx *transaction) scan(td ptrace.Traces) (spans int) {
 		}
 	}
 	return spans
+}
+
+// leaveNested leaves chunk spans below chunk spans where they are: what they tell has been told.
+func (tx *transaction) leaveNested() {
+	for _, g := range tx.order {
+		if _, nested := tx.byID[g.key]; nested {
+			delete(tx.groups, g.key)
+		}
+	}
 }
 
 func (tx *transaction) group(key fold.Key, scope int, span ptrace.Span, c *dialect.ChunkSpan) *chunkGroup {
@@ -245,12 +255,7 @@ func (tx *transaction) decide() {
 		}
 	}
 	for _, g := range tx.order {
-		if _, below := tx.byID[g.key]; below {
-			// Chunk spans below a chunk span: what they tell has been told.
-			g.fate = fateStay
-			continue
-		}
-		if g.fate == fateJoin {
+		if tx.groups[g.key] != g || g.fate == fateJoin {
 			continue
 		}
 		n := int64(len(g.batch.Chunks))
