@@ -61,11 +61,13 @@ func (c *calls) mark(td ptrace.Traces, found []Found) {
 	for _, p := range c.pairs {
 		a, b := &found[p.upper], &found[p.lower]
 		switch {
+		case a.Span.Kind() == ptrace.SpanKindServer && b.Span.Kind() == ptrace.SpanKindClient:
+			// A server that answers by calling others: what its own client sees and what it sees itself are two measurements, however
+			// many calls it makes.
 		case c.below[p.upper].beside(b):
 			// Another stream below A lies beside B: A is an agent or a workflow, and its children count.
 			a.Nested = true
-		case !inside(b, a), a.Span.Kind() == ptrace.SpanKindServer && b.Span.Kind() == ptrace.SpanKindClient:
-			// A server that answers by calling another one is two calls.
+		case !inside(b, a):
 		case a.Decision.FirstKnown || !b.Decision.FirstKnown:
 			// Both know their first chunk, or neither, or only A: the one nearer the consumer counts.
 			b.Nested = true
