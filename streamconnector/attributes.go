@@ -10,6 +10,9 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-stream/otelcol-stream/internal/cadence"
+	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
 )
 
 // Attributes of the metrics. Those of the GenAI conventions are read under the same names.
@@ -32,9 +35,6 @@ const (
 	attrRequestStream = "gen_ai.request.stream"
 )
 
-// notSaid is the value of an attribute that the GenAI conventions require and the span does not have.
-const notSaid = "_OTHER"
-
 func isOwnAttribute(name string) bool {
 	switch name {
 	case attrSpanKind, attrDialect, attrOutcome, attrQuality, attrFirstChunk, attrOverflow, attrProvider, attrRequestModel:
@@ -48,6 +48,7 @@ type value struct {
 	kind valueKind
 	bits uint64 // of an int, a double, a bool
 	str  string
+	hash uint64 // of the rest; kept because a value is part of the keys of several families
 }
 
 type valueKind uint8
@@ -60,7 +61,15 @@ const (
 	isBool
 )
 
-func stringValue(s string) value { return value{kind: isString, str: s} }
+var hashSeed = maphash.MakeSeed()
+
+func stringValue(s string) value {
+	return value{kind: isString, str: s, hash: maphash.String(hashSeed, s)}
+}
+
+func numberValue(kind valueKind, bits uint64) value {
+	return value{kind: kind, bits: bits, hash: (bits + uint64(kind)) * 0x9e3779b97f4a7c15}
+}
 
 // valueOf reads an attribute. Lists, maps and bytes become their text.
 func valueOf(v pcommon.Value) value {
@@ -70,14 +79,14 @@ func valueOf(v pcommon.Value) value {
 	case pcommon.ValueTypeStr:
 		return stringValue(v.Str())
 	case pcommon.ValueTypeInt:
-		return value{kind: isInt, bits: uint64(v.Int())}
+		return numberValue(isInt, uint64(v.Int()))
 	case pcommon.ValueTypeDouble:
-		return value{kind: isDouble, bits: math.Float64bits(v.Double())}
+		return numberValue(isDouble, math.Float64bits(v.Double()))
 	case pcommon.ValueTypeBool:
 		if v.Bool() {
-			return value{kind: isBool, bits: 1}
+			return numberValue(isBool, 1)
 		}
-		return value{kind: isBool}
+		return numberValue(isBool, 0)
 	default:
 		return stringValue(v.AsString())
 	}
@@ -103,23 +112,13 @@ func (v value) owned() value {
 	return v
 }
 
-var hashSeed = maphash.MakeSeed()
-
-func (v value) hash() uint64 {
-	h := v.bits*0x9e3779b97f4a7c15 ^ uint64(v.kind)
-	if v.kind == isString {
-		h ^= maphash.String(hashSeed, v.str)
-	}
-	return h
-}
-
 // mix takes the hash of the next value into h. Multiplying first makes the order count.
 func mix(h, next uint64) uint64 {
 	h ^= h >> 32
 	return h*0xd6e8feb86659fd93 + next
 }
 
-// span attributes that are looked for, found in one pass. Their number is small and fixed when the connector starts.
+// wanted is the set of attributes that are looked for, all in one pass. It is small and fixed when the connector starts.
 type wanted struct {
 	keys []string
 	// byLength holds, per length, the keys of that length: most attributes of a span are told apart by it without a look at their text.
@@ -157,18 +156,29 @@ func (w *wanted) read(attrs pcommon.Map, found []value) {
 	}
 }
 
-var kindNames = [...]string{
-	ptrace.SpanKindUnspecified: "SPAN_KIND_UNSPECIFIED",
-	ptrace.SpanKindInternal:    "SPAN_KIND_INTERNAL",
-	ptrace.SpanKindServer:      "SPAN_KIND_SERVER",
-	ptrace.SpanKindClient:      "SPAN_KIND_CLIENT",
-	ptrace.SpanKindProducer:    "SPAN_KIND_PRODUCER",
-	ptrace.SpanKindConsumer:    "SPAN_KIND_CONSUMER",
-}
-
-func kindName(k ptrace.SpanKind) string {
-	if k < 0 || int(k) >= len(kindNames) {
-		k = ptrace.SpanKindUnspecified
+// Values of the attributes that we write ourselves, made once.
+var (
+	kinds = [...]value{
+		ptrace.SpanKindUnspecified: stringValue("SPAN_KIND_UNSPECIFIED"),
+		ptrace.SpanKindInternal:    stringValue("SPAN_KIND_INTERNAL"),
+		ptrace.SpanKindServer:      stringValue("SPAN_KIND_SERVER"),
+		ptrace.SpanKindClient:      stringValue("SPAN_KIND_CLIENT"),
+		ptrace.SpanKindProducer:    stringValue("SPAN_KIND_PRODUCER"),
+		ptrace.SpanKindConsumer:    stringValue("SPAN_KIND_CONSUMER"),
 	}
-	return kindNames[k]
-}
+	outcomeCompleted  = stringValue(string(dialect.OutcomeCompleted))
+	outcomeIncomplete = stringValue(string(dialect.OutcomeIncomplete))
+	outcomeCancelled  = stringValue(string(dialect.OutcomeCancelled))
+	outcomeError      = stringValue(string(dialect.OutcomeError))
+	outcomeUnknown    = stringValue(string(dialect.OutcomeUnknown))
+	qualities         = [...]value{
+		cadence.QualityNone:    stringValue(cadence.QualityNone.String()),
+		cadence.QualityMean:    stringValue(cadence.QualityMean.String()),
+		cadence.QualityPartial: stringValue(cadence.QualityPartial.String()),
+		cadence.QualityExact:   stringValue(cadence.QualityExact.String()),
+	}
+	firstChunkKnown, firstChunkUnknown, firstChunkNone = stringValue("known"), stringValue("unknown"), stringValue("none")
+
+	// notSaid stands for an attribute that the GenAI conventions require and the span does not have.
+	notSaid = stringValue("_OTHER")
+)

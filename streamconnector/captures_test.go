@@ -31,7 +31,11 @@ func chunkInstants(s ptrace.Span) []pcommon.Timestamp {
 	for _, e := range s.Events().All() {
 		message, _ := e.Attributes().Get("message.type")
 		if e.Name() == "gen_ai.content.completion.chunk" || mlflow.MatchString(e.Name()) || e.Name() == "message" && message.AsString() == direction {
-			instants = append(instants, e.Timestamp())
+			at := e.Timestamp()
+			if at < s.StartTimestamp()/100 {
+				at *= 1000 // MLflow 2 writes microseconds where nanoseconds belong
+			}
+			instants = append(instants, at)
 		}
 	}
 	slices.Sort(instants)

@@ -194,11 +194,9 @@ func (w *worker) consume(ctx context.Context, td ptrace.Traces) {
 	// Nothing of this batch may live on in the pool.
 	w.resource = pcommon.Resource{}
 	w.stream.record, w.stream.gaps = nil, nil
+	w.stream.dialect, w.stream.operation = value{}, value{}
 	clear(w.stream.span)
 	clear(w.stream.resource)
-	for i := range w.keys {
-		clear(w.keys[i].values)
-	}
 }
 
 // report adds the counts of the batch to the component's own telemetry.
@@ -231,6 +229,7 @@ func (w *worker) visit(o *streamspan.Observation) {
 		w.enter(o.Resource)
 	}
 	s.record, s.gaps = o.Record, o.Gaps
+	s.dialect, s.operation = nonEmpty(o.Record.Dialect), nonEmpty(o.Record.SourceOperation)
 	s.weight = w.weigher.weight(o.Span.TraceState().AsRaw(), o.Span.TraceID())
 	w.refused += s.values.fill(o.Record, openTime(o))
 	c.wanted.read(o.Span.Attributes(), s.span)

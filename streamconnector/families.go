@@ -18,6 +18,8 @@ type stream struct {
 	gaps   []int64 // ns; nil when only their histogram is known
 	values values
 	weight uint64
+	// dialect and operation are the record's, as values; absent if empty.
+	dialect, operation value
 	// span and resource hold the wanted attributes of the span and of its resource, one per slot.
 	span, resource []value
 }
@@ -32,10 +34,10 @@ type family struct {
 	applies func(*stream) bool
 }
 
-// dimension is one attribute of a family. Its value may be absent.
+// dimension is one attribute of a family. Its value may be absent, but is not nil; it is read only, and valid until the next stream.
 type dimension struct {
 	key string
-	of  func(*stream) value
+	of  func(*stream) *value
 }
 
 // Slots of the attributes that are read whatever the configuration.
@@ -67,8 +69,8 @@ func newWanted() *wanted {
 func families(c *Config) ([]*family, *wanted) {
 	w := newWanted()
 	common := []dimension{
-		{attrSpanKind, func(s *stream) value { return stringValue(kindName(s.record.SourceKind)) }},
-		{attrDialect, func(s *stream) value { return nonEmpty(s.record.Dialect) }},
+		{attrSpanKind, kind},
+		{attrDialect, func(s *stream) *value { return &s.dialect }},
 		{attrProvider, provider},
 		{attrRequestModel, fromSpan(slotRequestModel)},
 	}
@@ -79,14 +81,14 @@ func families(c *Config) ([]*family, *wanted) {
 		{prefix: c.Namespace, dimensions: common, instruments: streamInstruments},
 		{prefix: c.Namespace, dimensions: append(common[:len(common):len(common)],
 			dimension{attrOutcome, outcome},
-			dimension{attrQuality, func(s *stream) value { return stringValue(s.record.Cadence.Quality.String()) }},
+			dimension{attrQuality, func(s *stream) *value { return &qualities[s.record.Cadence.Quality] }},
 			dimension{attrFirstChunk, firstChunk},
 		), instruments: countInstruments},
 	}
 	if c.GenAIPrefix != "" {
 		convention := []dimension{
-			{attrOperation, func(s *stream) value { return required(operation(s)) }},
-			{attrProvider, func(s *stream) value { return required(provider(s)) }},
+			{attrOperation, func(s *stream) *value { return required(operation(s)) }},
+			{attrProvider, func(s *stream) *value { return required(provider(s)) }},
 			{attrRequestModel, fromSpan(slotRequestModel)},
 			{attrResponseModel, fromSpan(slotResponseModel)},
 			{attrServerAddress, fromSpan(slotServerAddress)},
@@ -147,70 +149,83 @@ func nonEmpty(s string) value {
 	return stringValue(s)
 }
 
-func required(v value) value {
+func required(v *value) *value {
 	if v.kind == absent {
-		return stringValue(notSaid)
+		return &notSaid
 	}
 	return v
 }
 
-func fromSpan(slot int) func(*stream) value {
-	return func(s *stream) value { return s.span[slot] }
+func fromSpan(slot int) func(*stream) *value {
+	return func(s *stream) *value { return &s.span[slot] }
 }
 
-func fromSpanOrResource(slot int, otherwise *string) func(*stream) value {
+func fromSpanOrResource(slot int, otherwise *string) func(*stream) *value {
 	var missing value
 	if otherwise != nil {
 		missing = stringValue(*otherwise)
 	}
-	return func(s *stream) value {
+	return func(s *stream) *value {
 		switch {
 		case s.span[slot].kind != absent:
-			return s.span[slot]
+			return &s.span[slot]
 		case s.resource[slot].kind != absent:
-			return s.resource[slot]
+			return &s.resource[slot]
 		default:
-			return missing
+			return &missing
 		}
 	}
 }
 
-func provider(s *stream) value {
-	if v := s.span[slotProvider]; v.kind != absent {
+func provider(s *stream) *value {
+	if v := &s.span[slotProvider]; v.kind != absent {
 		return v
 	}
-	return s.span[slotSystem]
+	return &s.span[slotSystem]
 }
 
 // operation is that of the span that was split, which the stream span keeps under another name, or else the span's own.
-func operation(s *stream) value {
-	if s.record.SourceOperation != "" {
-		return stringValue(s.record.SourceOperation)
+func operation(s *stream) *value {
+	if s.operation.kind != absent {
+		return &s.operation
 	}
-	return s.span[slotOperation]
+	return &s.span[slotOperation]
+}
+
+func kind(s *stream) *value {
+	if k := s.record.SourceKind; k >= 0 && int(k) < len(kinds) {
+		return &kinds[k]
+	}
+	return &kinds[ptrace.SpanKindUnspecified]
 }
 
 // outcome lets no other value through than the known ones, whatever a span says.
-func outcome(s *stream) value {
-	switch o := s.record.Outcome; o {
-	case dialect.OutcomeCompleted, dialect.OutcomeIncomplete, dialect.OutcomeCancelled, dialect.OutcomeError:
-		return stringValue(string(o))
+func outcome(s *stream) *value {
+	switch s.record.Outcome {
+	case dialect.OutcomeCompleted:
+		return &outcomeCompleted
+	case dialect.OutcomeIncomplete:
+		return &outcomeIncomplete
+	case dialect.OutcomeCancelled:
+		return &outcomeCancelled
+	case dialect.OutcomeError:
+		return &outcomeError
 	default:
-		return stringValue(string(dialect.OutcomeUnknown))
+		return &outcomeUnknown
 	}
 }
 
 // firstChunk tells streams whose first chunk nobody recorded from those that had none: a call that failed, with nothing on its span that
 // a chunk could have left.
-func firstChunk(s *stream) value {
+func firstChunk(s *stream) *value {
 	r := s.record
 	switch {
 	case r.TimeToFirstChunk.OK:
-		return stringValue("known")
+		return &firstChunkKnown
 	case r.Outcome == dialect.OutcomeError && r.Cadence.ChunkCount == 0 && r.Cadence.TokenCount == 0:
-		return stringValue("none")
+		return &firstChunkNone
 	default:
-		return stringValue("unknown")
+		return &firstChunkUnknown
 	}
 }
 
@@ -228,10 +243,10 @@ const openInference = "openinference"
 // isGenAI recognises GenAI calls. Of a raw span the record says it. A processed span does not, but has an attribute of the convention (one
 // that was not split has gen_ai.request.stream at least), names a GenAI key as the source of a number, or is of a dialect that says it.
 func isGenAI(s *stream) bool {
-	if s.record.GenAI || s.record.SourceOperation != "" || s.record.Dialect == openInference {
+	if s.record.GenAI || s.record.Dialect == openInference || operation(s).kind != absent {
 		return true
 	}
-	for _, slot := range [...]int{slotProvider, slotSystem, slotRequestModel, slotResponseModel, slotOperation, slotRequestStream} {
+	for _, slot := range [...]int{slotProvider, slotSystem, slotRequestModel, slotResponseModel, slotRequestStream} {
 		if s.span[slot].kind != absent {
 			return true
 		}

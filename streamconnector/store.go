@@ -70,7 +70,7 @@ type sum struct {
 type seriesKey struct {
 	applies bool
 	hash    uint64
-	values  []value
+	values  []*value
 }
 
 // fill computes the key of a stream.
@@ -84,7 +84,7 @@ func (k *seriesKey) fill(f *family, s *stream) {
 	for i := range f.dimensions {
 		v := f.dimensions[i].of(s)
 		k.values = append(k.values, v)
-		k.hash = mix(k.hash, v.hash())
+		k.hash = mix(k.hash, v.hash)
 	}
 }
 
@@ -150,8 +150,8 @@ func overflowAttributes() pcommon.Map {
 func (st *store) series(r *resource, family int, key *seriesKey) *series {
 	set := &r.families[family]
 	first := set.index[key.hash]
-	for x := first; x != nil; x = x.next {
-		if x.key != nil && slices.Equal(x.key, key.values) {
+	for x := first; x != nil && key.values != nil; x = x.next {
+		if x.is(key.values) {
 			return x
 		}
 	}
@@ -174,6 +174,16 @@ func (st *store) series(r *resource, family int, key *seriesKey) *series {
 	}
 	st.add(set, f, x)
 	return x
+}
+
+// is reports whether the series has these attributes.
+func (x *series) is(key []*value) bool {
+	for i := range x.key {
+		if x.key[i] != *key[i] {
+			return false
+		}
+	}
+	return x.key != nil
 }
 
 func (st *store) add(set *seriesSet, f *family, x *series) {
@@ -309,7 +319,11 @@ func (st *store) merge(o *store) {
 		to := st.resource(from.key, func() pcommon.Map { return from.attributes })
 		for i := range from.families {
 			for _, x := range from.families[i].series {
-				y := st.series(to, i, &seriesKey{hash: x.hash, values: x.key})
+				key := seriesKey{hash: x.hash}
+				for j := range x.key {
+					key.values = append(key.values, &x.key[j])
+				}
+				y := st.series(to, i, &key)
 				y.merge(st.families[i], x, st.maxExemplars)
 			}
 		}
