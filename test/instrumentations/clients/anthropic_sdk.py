@@ -4,6 +4,4 @@
 
 import app
 
-app.warm_up(app.anthropic_messages)
-providers = app.telemetry()
-app.run(app.anthropic_messages, providers)
+app.run(app.anthropic_messages, app.warm_telemetry(app.anthropic_messages))

@@ -22,7 +22,4 @@ def call():
     return app.read(llm.stream_chat(messages), lambda r: r.delta)
 
 
-app.warm_up(call)
-providers = app.telemetry()
-LlamaIndexInstrumentor().instrument()
-app.run(call, providers)
+app.run(call, app.warm_telemetry(call, LlamaIndexInstrumentor().instrument))

@@ -20,7 +20,4 @@ else:
     from opentelemetry.instrumentation.openai import OpenAIInstrumentor as Instrumentor
 
     call = app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat
-app.warm_up(call)
-providers = app.telemetry()
-Instrumentor().instrument()
-app.run(call, providers)
+app.run(call, app.warm_telemetry(call, Instrumentor().instrument))

@@ -9,7 +9,4 @@ if app.INSTRUMENTATION.startswith("otel-openai-v2"):
 else:
     from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
 call = app.openai_responses if app.INSTRUMENTATION.endswith("-responses") else app.openai_chat
-app.warm_up(call)
-providers = app.telemetry()
-OpenAIInstrumentor().instrument()
-app.run(call, providers)
+app.run(call, app.warm_telemetry(call, OpenAIInstrumentor().instrument))

@@ -27,7 +27,4 @@ async def call():
     return f"{reader.chunks} chunks"
 
 
-app.warm_up(call)
-providers = app.telemetry()
-Agent.instrument_all()
-app.run(call, providers)
+app.run(call, app.warm_telemetry(call, Agent.instrument_all))

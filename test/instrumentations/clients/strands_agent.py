@@ -26,6 +26,4 @@ async def call():
     return f"{reader.chunks} chunks"
 
 
-app.warm_up(call)
-providers = app.telemetry()
-app.run(call, providers)
+app.run(call, app.warm_telemetry(call))

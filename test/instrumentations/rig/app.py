@@ -31,20 +31,37 @@ def _resource():
     return Resource.create({"service.name": "capture-" + INSTRUMENTATION, "service.version": "1.0.0", "deployment.environment.name": "capture"})
 
 
-def tracing():
-    """A tracer provider as most applications set it up: batch processor, OTLP/HTTP, default span limits."""
+def telemetry():
+    """Traces and metrics as most applications set them up: batch processor, OTLP/HTTP, default span limits."""
     from opentelemetry import trace
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(resource=_resource())
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
+    return [_export_traces(provider), _export_metrics()]
+
+
+def warm_telemetry(call, instrument=lambda: None):
+    """As `telemetry`, after a first call that went through the instrumentation, too, and was not exported."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    provider = TracerProvider(resource=_resource())
+    trace.set_tracer_provider(provider)
+    instrument()
+    warm_up(call)
+    return [_export_traces(provider), _export_metrics()]
+
+
+def _export_traces(provider):
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
 
-def metering():
+def _export_metrics():
     from opentelemetry import metrics
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics import MeterProvider
@@ -53,11 +70,6 @@ def metering():
     provider = MeterProvider(resource=_resource(), metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter(), export_interval_millis=600_000)])
     metrics.set_meter_provider(provider)
     return provider
-
-
-def telemetry():
-    """Traces and metrics; the result is for `run`."""
-    return [tracing(), metering()]
 
 
 class Reader:
@@ -218,7 +230,7 @@ def _complete(call):
 
 
 def warm_up(call):
-    """Makes a short call of the scenario's kind before any instrumentation is on.
+    """Makes a short call of the scenario's kind, none of whose telemetry is exported.
 
     A first call in a process pays for imports and the building of models, 10 to 1,500 ms
     that a service pays once in its life; they would stand in every capture otherwise.
