@@ -141,8 +141,14 @@ func recordedFirstChunk(s ptrace.Span, res pcommon.Resource, scope string) (time
 		switch name := e.Name(); {
 		case name == "First Token Stream Event":
 			return inside(e.Timestamp().AsTime())
-		case name == "gen_ai.content.completion.chunk", name == "llm.content.completion.chunk", strings.HasPrefix(name, "mlflow.chunk.item."):
+		case name == "gen_ai.content.completion.chunk", name == "llm.content.completion.chunk":
 			chunks = append(chunks, e.Timestamp().AsTime())
+		case strings.HasPrefix(name, "mlflow.chunk.item."):
+			at := e.Timestamp().AsTime()
+			if at.Year() == 1970 { // MLflow 2 wrote microseconds where nanoseconds belong
+				at = time.UnixMicro(at.UnixNano())
+			}
+			chunks = append(chunks, at)
 		case name == "write":
 			writes = true
 			chunks = append(chunks, e.Timestamp().AsTime())
