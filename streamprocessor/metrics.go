@@ -77,12 +77,15 @@ type metricsBatch struct {
 	identity metricIdentity
 	rules    []*histogramRule // whose name matches the metric
 	stats    []ruleStats      // by rule
+	saved    []ruleStats      // from before the metric
 	metric   metricStats
 
-	bounds []float64
-	counts []uint64
-	below  []uint64 // counts of the negative range
-	out    []uint64
+	plan    *rebucket.Plan // of the last point
+	bounds  []float64
+	counts  []uint64
+	below   []uint64 // counts of the negative range
+	largest uint64   // bits of all counts and below, or-ed
+	out     []uint64
 }
 
 // convert applies the rules to one metric.
@@ -215,20 +218,23 @@ func (b *metricsBatch) readExplicit(point pmetric.HistogramDataPoint) error {
 	for i := range bounds.Len() {
 		b.bounds = append(b.bounds, bounds.At(i))
 	}
-	b.counts = read(b.counts, counts)
+	b.counts, _ = read(b.counts, counts)
 	return rebucket.CheckExplicit(b.bounds, b.counts, point.Count())
 }
 
-func read(dst []uint64, src pcommon.UInt64Slice) []uint64 {
+// read copies counts, and returns their bits or-ed, by which it is known that they are not large.
+func read(dst []uint64, src pcommon.UInt64Slice) (counts []uint64, bits uint64) {
 	n := src.Len()
 	if cap(dst) < n {
 		dst = make([]uint64, n)
 	}
 	dst = dst[:n]
 	for i := range dst {
-		dst[i] = src.At(i)
+		c := src.At(i)
+		dst[i] = c
+		bits |= c
 	}
-	return dst
+	return dst, bits
 }
 
 func (b *metricsBatch) output(size int) []uint64 {
@@ -376,8 +382,10 @@ func (b *metricsBatch) downscale(r *histogramRule, point pmetric.ExponentialHist
 }
 
 func (b *metricsBatch) readExponential(point pmetric.ExponentialHistogramDataPoint) rebucket.Exponential {
-	b.counts = read(b.counts, point.Positive().BucketCounts())
-	b.below = read(b.below, point.Negative().BucketCounts())
+	var above, below uint64
+	b.counts, above = read(b.counts, point.Positive().BucketCounts())
+	b.below, below = read(b.below, point.Negative().BucketCounts())
+	b.largest = above | below | point.ZeroCount() | uint64(len(b.counts)+len(b.below))
 	return rebucket.Exponential{
 		Scale:         point.Scale(),
 		ZeroThreshold: point.ZeroThreshold(),
@@ -392,18 +400,12 @@ func (b *metricsBatch) toExplicit(m pmetric.Metric, delta bool) {
 	from := m.ExponentialHistogram()
 	points := from.DataPoints()
 	unit := unitOf(m.Unit())
-	refused := 0
-	for _, point := range points.All() {
-		r := b.rule(point.Attributes())
-		if err := b.checkExponential(r, unit, point); err != nil {
-			b.refuse(r, err)
-			refused++
-		}
-	}
-	if refused > 0 {
-		b.keepMetric(points.Len()-refused, b.rule(points.At(0).Attributes()))
+	// Remainders of delta streams cannot be taken back, so points are checked before any is converted. Cumulative points are checked on the way,
+	// which saves reading them twice.
+	if delta && b.refuseExponential(points, unit) {
 		return
 	}
+	b.saved = append(b.saved[:0], b.stats...)
 
 	to := pmetric.NewHistogram()
 	to.SetAggregationTemporality(from.AggregationTemporality())
@@ -420,15 +422,15 @@ func (b *metricsBatch) toExplicit(m pmetric.Metric, delta bool) {
 		if point.Flags().NoRecordedValue() {
 			continue // an empty point
 		}
-		x := b.readExponential(point)
-		plan := r.explicit[unit].Exponential(x.Scale, x.ZeroThreshold)
-		carry, lock := b.carry(r, point.Attributes(), point.StartTimestamp(), &plan.Plan, delta && plan.Splits())
-		certainty, anomalies := plan.ApplyExponential(b.output(plan.Size()), &x, carry)
-		unlock(lock)
-		b.converted(r, certainty, anomalies)
-		b.metric.see(certainty, 0, plan.Bounds()[len(plan.Bounds())-1])
+		ok := b.pointToExplicit(r, unit, point, delta)
+		if !ok {
+			copy(b.stats, b.saved)
+			b.metric = metricStats{}
+			b.refuseExponential(points, unit)
+			return
+		}
 		if !r.dryRun {
-			out.ExplicitBounds().FromRaw(plan.Bounds())
+			out.ExplicitBounds().FromRaw(b.plan.Bounds())
 			out.BucketCounts().FromRaw(b.out)
 		}
 	}
@@ -439,6 +441,44 @@ func (b *metricsBatch) toExplicit(m pmetric.Metric, delta bool) {
 		movePoint(point, to.DataPoints().At(i))
 	}
 	to.MoveTo(m.SetEmptyHistogram())
+}
+
+// pointToExplicit leaves the counts of a converted point in b.out and its plan in b.plan; false if the point has to be refused.
+func (b *metricsBatch) pointToExplicit(r *histogramRule, unit timeUnit, point pmetric.ExponentialHistogramDataPoint, delta bool) bool {
+	x := b.readExponential(point)
+	if r.explicit[unit] == nil || x.CheckLayout() != nil {
+		return false
+	}
+	plan := r.explicit[unit].Exponential(x.Scale, x.ZeroThreshold)
+	b.plan = &plan.Plan
+	carry, lock := b.carry(r, point.Attributes(), point.StartTimestamp(), b.plan, delta && plan.Splits())
+	certainty, anomalies := plan.ApplyExponential(b.output(plan.Size()), &x, carry)
+	unlock(lock)
+	// The conversion adds all counts up anyway. That this sum has not wrapped is known when all counts are below 2^32; else they are added
+	// up with care.
+	if certainty.Total != point.Count() || b.largest>>32 != 0 && x.Check(point.Count()) != nil {
+		return false
+	}
+	b.converted(r, certainty, anomalies)
+	b.metric.see(certainty, 0, plan.Bounds()[len(plan.Bounds())-1])
+	return true
+}
+
+// refuseExponential counts the points that cannot become explicit ones; true if there are any.
+func (b *metricsBatch) refuseExponential(points pmetric.ExponentialHistogramDataPointSlice, unit timeUnit) bool {
+	refused := 0
+	for _, point := range points.All() {
+		r := b.rule(point.Attributes())
+		if err := b.checkExponential(r, unit, point); err != nil {
+			b.refuse(r, err)
+			refused++
+		}
+	}
+	if refused == 0 {
+		return false
+	}
+	b.keepMetric(points.Len()-refused, b.rule(points.At(0).Attributes()))
+	return true
 }
 
 // checkExponential returns why a point cannot become an explicit one.

@@ -63,11 +63,8 @@ type Buckets struct {
 
 // Check returns nil if x is a histogram of total observations, else one of ErrScale, ErrZero and ErrTotal.
 func (x *Exponential) Check(total uint64) error {
-	if x.Scale < MinScale || x.Scale > MaxScale {
-		return ErrScale
-	}
-	if !(x.ZeroThreshold >= 0) || math.IsInf(x.ZeroThreshold, 1) {
-		return ErrZero
+	if err := x.CheckLayout(); err != nil {
+		return err
 	}
 	sum, ok := addUp(x.ZeroCount, x.Positive.Counts)
 	if ok {
@@ -75,6 +72,17 @@ func (x *Exponential) Check(total uint64) error {
 	}
 	if !ok || sum != total {
 		return ErrTotal
+	}
+	return nil
+}
+
+// CheckLayout is Check without the counts, which takes no time.
+func (x *Exponential) CheckLayout() error {
+	if x.Scale < MinScale || x.Scale > MaxScale {
+		return ErrScale
+	}
+	if !(x.ZeroThreshold >= 0) || math.IsInf(x.ZeroThreshold, 1) {
+		return ErrZero
 	}
 	return nil
 }
