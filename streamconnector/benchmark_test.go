@@ -6,6 +6,7 @@ package streamconnector
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,7 +66,7 @@ func BenchmarkExport(b *testing.B) {
 	h := newHarness(b)
 	for i := range 1000 {
 		span := stalling()
-		span.model = fmt.Sprint(i)
+		span.model = strconv.Itoa(i)
 		h.send(b, raw(span))
 	}
 	b.ReportAllocs()

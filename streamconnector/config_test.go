@@ -119,7 +119,7 @@ func TestInvalidConfig(t *testing.T) {
 	} {
 		cfg := createDefaultConfig().(*Config)
 		change(cfg)
-		assert.ErrorContains(t, confmap.Validate(cfg), want)
+		require.ErrorContains(t, confmap.Validate(cfg), want)
 	}
 
 	several := createDefaultConfig().(*Config)

@@ -96,7 +96,7 @@ func (*streamConnector) Capabilities() consumer.Capabilities {
 }
 
 // Start begins to export at the flush interval.
-func (c *streamConnector) Start(context.Context, component.Host) error {
+func (c *streamConnector) Start(ctx context.Context, _ component.Host) error {
 	c.lastExport = pcommon.NewTimestampFromTime(c.now())
 	c.store = newStore(c.families, c.cfg, c.lastExport)
 	if err := c.telemetry.RegisterConnectorStreamSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
@@ -108,8 +108,7 @@ func (c *streamConnector) Start(context.Context, component.Host) error {
 		return err
 	}
 	// The context of Start ends with it; the exports go on until Shutdown.
-	var ctx context.Context
-	ctx, c.cancel = context.WithCancel(context.Background())
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	c.stop, c.done = make(chan struct{}), make(chan struct{})
 	go c.run(ctx)
 	return nil

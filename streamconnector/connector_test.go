@@ -262,8 +262,15 @@ func TestDimensions(t *testing.T) {
 	span.attributes = map[string]any{"tier": "gold", "retries": 2, "ratio": 0.5, "cached": true, "tags": []any{"a", "b"}}
 	h := newHarness(t, func(c *Config) {
 		c.Dimensions = []DimensionConfig{
-			{Name: "tier"}, {Name: "retries"}, {Name: "ratio"}, {Name: "cached"}, {Name: "tags"}, {Name: "missing"},
-			{Name: "http.route", Default: &none}, {Name: "empty", Default: &unset}, {Name: "service.name"},
+			{Name: "tier"},
+			{Name: "retries"},
+			{Name: "ratio"},
+			{Name: "cached"},
+			{Name: "tags"},
+			{Name: "missing"},
+			{Name: "http.route", Default: &none},
+			{Name: "empty", Default: &unset},
+			{Name: "service.name"},
 		}
 	})
 	h.send(t, raw(span))

@@ -5,4 +5,4 @@
 
 // Package streamconnector turns spans that describe streamed responses into chunk-cadence metrics: time to first chunk, gaps between
 // chunks, stalls, tokens per chunk, what a reader felt, and open streams.
-package streamconnector // import "github.com/otelcol-stream/otelcol-stream/streamconnector"
+package streamconnector

@@ -4,6 +4,7 @@
 package streamconnector
 
 import (
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -79,7 +80,7 @@ func families(c *Config) ([]*family, *wanted) {
 	}
 	fs := []*family{
 		{prefix: c.Namespace, dimensions: common, instruments: streamInstruments},
-		{prefix: c.Namespace, dimensions: append(common[:len(common):len(common)],
+		{prefix: c.Namespace, dimensions: append(slices.Clip(common),
 			dimension{attrOutcome, outcome},
 			dimension{attrQuality, func(s *stream) *value { return &qualities[s.record.Cadence.Quality] }},
 			dimension{attrFirstChunk, firstChunk},
@@ -98,7 +99,7 @@ func families(c *Config) ([]*family, *wanted) {
 		if c.GenAIDuration {
 			fs = append(fs, &family{
 				prefix:      c.GenAIPrefix,
-				dimensions:  append(convention[:len(convention):len(convention)], dimension{attrErrorType, fromSpan(slotErrorType)}),
+				dimensions:  append(slices.Clip(convention), dimension{attrErrorType, fromSpan(slotErrorType)}),
 				instruments: genAIDurationInstruments, applies: isGenAIClient,
 			})
 		}

@@ -94,7 +94,6 @@ var errRefused = errors.New("queue is full")
 
 // chunked is a span that an instrumentation with one event per chunk would write. Times are seconds after t0.
 type chunked struct {
-	name       string
 	model      string
 	end        float64
 	chunks     []float64

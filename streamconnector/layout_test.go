@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-stream/otelcol-stream/internal/cadence"
 )
@@ -48,7 +49,7 @@ func TestBucketAgreesWithTheDefinition(t *testing.T) {
 
 func TestLaddersAscend(t *testing.T) {
 	for _, bounds := range ladders() {
-		assert.NoError(t, checkBoundaries(bounds))
+		require.NoError(t, checkBoundaries(bounds))
 	}
 	assert.Equal(t, 1./1024, gapLadder[0])
 	assert.Equal(t, 64., gapLadder[16])
@@ -199,7 +200,7 @@ func TestRecordGaps(t *testing.T) {
 			want[b.Index>>(parts.Scale-read.scale)] += uint64(b.Count) * weight
 		}
 		assert.Equal(t, want, exponentialCounts(&read))
-		assert.EqualValues(t, uint64(parts.Zero)*weight, read.zero)
+		assert.Equal(t, uint64(parts.Zero)*weight, read.zero)
 	}
 }
 
