@@ -41,6 +41,12 @@ type harness struct {
 
 func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	t.Helper()
+	return newHarnessAt(t, 0, change...)
+}
+
+// newHarnessAt starts a connector some time after epoch.
+func newHarnessAt(t testing.TB, since time.Duration, change ...func(*Config)) *harness {
+	t.Helper()
 	cfg := createDefaultConfig().(*Config)
 	cfg.MetricsFlushInterval = 24 * time.Hour
 	for _, c := range change {
@@ -48,6 +54,7 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	}
 	require.NoError(t, cfg.Validate())
 	h := &harness{telemetry: componenttest.NewTelemetry()}
+	h.pass(since)
 	next, err := consumer.NewMetrics(func(ctx context.Context, md pmetric.Metrics) error {
 		if h.refuse != nil {
 			return h.refuse
