@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -275,4 +276,62 @@ func TestHostileTimesAndIDs(t *testing.T) {
 	twins := sglang(200*ms, 400*ms)
 	h.consume(t, twins.batch(append(twins.chunks, twins.parent, twins.parent)...))
 	assert.Equal(t, 3, h.sink.SpanCount())
+}
+
+// BenchmarkFoldChunkSpans is the cost of one chunk span, the making of the requests left out: 50 of a stream in five requests, then its
+// parent.
+func BenchmarkFoldChunkSpans(b *testing.B) {
+	instants := make([]time.Duration, 50)
+	for i := range instants {
+		instants[i] = 200*ms + time.Duration(i)*30*ms
+	}
+	base := asgi(instants...)
+	cfg := createDefaultConfig().(*Config)
+	folding(cfg)
+	p, err := NewFactory().CreateTraces(context.Background(), nopSettings(), cfg, consumertest.NewNop())
+	require.NoError(b, err)
+	require.NoError(b, p.Start(context.Background(), componenttest.NewNopHost()))
+	defer func() { require.NoError(b, p.Shutdown(context.Background())) }()
+	workers, streams := runtime.GOMAXPROCS(0), 200
+	spans := 0
+	b.ReportAllocs()
+	for round := range b.N {
+		b.StopTimer()
+		sets := make([][]ptrace.Traces, workers)
+		for w := range sets {
+			sets[w] = requestsOf(base, round*workers+w, streams)
+		}
+		b.StartTimer()
+		var wg sync.WaitGroup
+		for _, set := range sets {
+			wg.Go(func() {
+				for _, td := range set {
+					if err := p.ConsumeTraces(context.Background(), td); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		spans += workers * streams * 51
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(spans), "ns/span")
+}
+
+// requestsOf deals out streams to six requests, the last with the parents.
+func requestsOf(base shape, seed, streams int) []ptrace.Traces {
+	const perRequest = 10
+	requests := make([]ptrace.Traces, 6)
+	spans := make([][]ptrace.Span, 6)
+	for i := range streams {
+		s := base.withTrace(seed*streams + i + 1)
+		for c, span := range s.chunks {
+			spans[c/perRequest] = append(spans[c/perRequest], span)
+		}
+		spans[5] = append(spans[5], s.parent)
+	}
+	for i := range requests {
+		requests[i] = base.batch(spans[i]...)
+	}
+	return requests
 }

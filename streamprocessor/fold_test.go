@@ -27,6 +27,7 @@ import (
 
 	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
 	"github.com/otelcol-stream/otelcol-stream/internal/spanlaws"
+	"github.com/otelcol-stream/otelcol-stream/internal/streamspan"
 	"github.com/otelcol-stream/otelcol-stream/streamprocessor/internal/metadatatest"
 )
 
@@ -937,6 +938,7 @@ func TestNextConsumerThatHangsAtShutdown(t *testing.T) {
 		h := newHarnessFor(t, next, folding)
 		require.NoError(t, h.ConsumeTraces(t.Context(), s.batch(s.chunks...)))
 		time.Sleep(35 * time.Second) // the flush is under way and hangs
+		require.NoError(t, h.ConsumeTraces(t.Context(), s.withTrace(1).batch(s.withTrace(1).chunks...)), "and holds up nobody")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, h.Traces.Shutdown(ctx), context.DeadlineExceeded)
@@ -956,4 +958,50 @@ func TestFoldingStopsWithoutHavingStarted(t *testing.T) {
 	p, err := NewFactory().CreateTraces(t.Context(), nopSettings(), cfg, consumertest.NewNop())
 	require.NoError(t, err)
 	require.NoError(t, p.Shutdown(t.Context()))
+}
+
+// TestFoldingInEveryMode: a span that keeps its shape takes the summary itself.
+func TestFoldingInEveryMode(t *testing.T) {
+	s := asgi(200*ms, 300*ms, 600*ms)
+	for mode, phases := range map[streamspan.Mode]map[streamspan.Phase]int{
+		streamspan.ModeSplit:    {streamspan.PhaseRequest: 1, streamspan.PhaseStream: 1, streamspan.PhaseNone: 1},
+		streamspan.ModeAnnotate: {streamspan.PhaseWhole: 1, streamspan.PhaseNone: 1},
+		streamspan.ModeNest:     {streamspan.PhaseEnvelope: 1, streamspan.PhaseRequest: 1, streamspan.PhaseStream: 1, streamspan.PhaseNone: 1},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHarness(t, folding, func(c *Config) { c.Mode = mode })
+			h.consume(t, s.batch(s.chunks[:2]...))
+			h.consume(t, s.batch(s.chunks[2], s.others[0], s.parent))
+			got := map[streamspan.Phase]int{}
+			for _, span := range spansOf(h.sink.AllTraces()[0]) {
+				got[phaseOf(span)]++
+				if p := phaseOf(span); p == streamspan.PhaseStream || p == streamspan.PhaseWhole {
+					assertAttrs(t, span, attrs{"stream.chunk.spans_folded": 3, "stream.chunk.gap.max": 0.3})
+				}
+			}
+			assert.Equal(t, phases, got)
+		})
+	}
+}
+
+// TestAHeldParentIsNotLostToAnotherOfItsIDs: nonsense, or a span of ours, that has the ids of a parent that is held passes beside it.
+func TestAHeldParentIsNotLostToAnotherOfItsIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sglang(200*ms, 400*ms)
+		h := newHarness(t, folding, func(c *Config) { c.ChunkSpans.ParentWait = time.Second })
+		h.consume(t, s.batch(append(slices.Clone(s.chunks), s.parent)...))
+		bad := bareSpan("bad", parentID, 0, ptrace.SpanKindInternal, shapeStart, shapeStart-1)
+		ours := bareSpan("ours", parentID, 0, ptrace.SpanKindInternal, shapeStart, shapeStart+1)
+		ours.Attributes().PutStr("stream.phase", "request")
+		h.consume(t, s.batch(bad, ours, s.parent))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		names := map[string]int{}
+		for _, td := range h.sink.AllTraces() {
+			for _, span := range spansOf(td) {
+				names[span.Name()]++
+			}
+		}
+		assert.Equal(t, map[string]int{"bad": 1, "ours": 1, "Req 4af1": 2, "Req 4af1 stream": 1}, names)
+	})
 }

@@ -215,8 +215,11 @@ func (tx *transaction) findParents(td ptrace.Traces) {
 				writes := w.parent(span)
 				switch {
 				case g == nil && !open && !writes:
-				case store.Limits().ParentWait > 0 && dialect.CanHold(span):
-					tx.holds = append(tx.holds, hold{key: key, span: span, scope: at})
+				case store.Limits().ParentWait > 0:
+					// A span that makes no sense, or is one of ours, is the parent of nothing: one that is held may have its ids.
+					if dialect.CanHold(span) {
+						tx.holds = append(tx.holds, hold{key: key, span: span, scope: at})
+					}
 				case g != nil || open:
 					tx.join(key, span, g)
 				default:
@@ -388,7 +391,7 @@ func (tx *transaction) moveUp(span ptrace.Span) {
 
 // commit brings to the store what the batch left for it. It returns streams that have to go out at once.
 func (tx *transaction) commit() (spilled []*fold.Stream) {
-	store := tx.f.store
+	store, now := tx.f.store, tx.f.clock()
 	for _, j := range tx.joins.order {
 		if j.stream != nil {
 			j.stream.Release()
@@ -398,7 +401,7 @@ func (tx *transaction) commit() (spilled []*fold.Stream) {
 		if g.fate != fateStore {
 			continue
 		}
-		duplicate, st := store.Add(g.key, &g.batch, tx.now)
+		duplicate, st := store.Add(g.key, &g.batch, now)
 		if duplicate {
 			tx.counts.spans[spanDuplicate] += int64(len(g.batch.Chunks))
 		}
@@ -408,7 +411,7 @@ func (tx *transaction) commit() (spilled []*fold.Stream) {
 	}
 	for i := range tx.holds {
 		h := &tx.holds[i]
-		store.Hold(h.key, h.span, tx.origin(h.scope), tx.now)
+		store.Hold(h.key, h.span, tx.origin(h.scope), now)
 	}
 	return spilled
 }
