@@ -60,6 +60,12 @@ func TestCapturesAgainstTheirSpans(t *testing.T) {
 	all, err := captures.All("..")
 	require.NoError(t, err)
 	checked := map[string]int{}
+	split := newProcessor(t)
+	// Of delta temporality, so that each export is of one batch.
+	explicit := newHarness(t, func(c *Config) { c.IncludeNested, c.AggregationTemporality = true, "delta" })
+	exponential := newHarness(t, func(c *Config) {
+		c.IncludeNested, c.AggregationTemporality, c.Histogram.Type, c.Histogram.MaxSize = true, "delta", "exponential", 1000
+	})
 	for _, capture := range all {
 		exports, err := capture.Traces()
 		require.NoError(t, err)
@@ -88,16 +94,14 @@ func TestCapturesAgainstTheirSpans(t *testing.T) {
 			}
 			checked[capture.Instrumentation] += streams
 			name := fmt.Sprintf("%s export %d", capture.Name(), i)
-			for path, batch := range inputs(t, td) {
-				h := newHarness(t, func(c *Config) { c.IncludeNested = true })
-				h.send(t, batch)
-				md := h.export(t)
+			for path, batch := range map[string]ptrace.Traces{"raw": td, "split": split(td)} {
+				explicit.send(t, batch)
+				md := explicit.export(t)
 				assertGaps(t, name+" "+path, md, "stream.chunk.gap", gaps, true)
 				assertGaps(t, name+" "+path, md, "gen_ai.client.operation.time_per_output_chunk", genAIGaps, path == "raw")
 
-				h = newHarness(t, func(c *Config) { c.IncludeNested, c.Histogram.Type, c.Histogram.MaxSize = true, "exponential", 1000 })
-				h.send(t, batch)
-				assertGaps(t, name+" "+path, h.export(t), "stream.chunk.gap", gaps, true)
+				exponential.send(t, batch)
+				assertGaps(t, name+" "+path, exponential.export(t), "stream.chunk.gap", gaps, true)
 			}
 		}
 	}
@@ -148,14 +152,14 @@ func TestRawAndSplitAgree(t *testing.T) {
 	require.NoError(t, err)
 	compared := 0
 	for _, kind := range []string{"explicit", "exponential"} {
-		configure := func(c *Config) { c.GenAIDuration, c.Histogram.Type = true, kind }
+		configure := func(c *Config) { c.GenAIDuration, c.Histogram.Type, c.AggregationTemporality = true, kind, "delta" }
+		split, fromRaw, fromSplit := newProcessor(t), newHarness(t, configure), newHarness(t, configure)
 		for _, capture := range all {
 			exports, err := capture.Traces()
 			require.NoError(t, err)
-			fromRaw, fromSplit := newHarness(t, configure), newHarness(t, configure)
 			for _, td := range exports {
 				fromRaw.send(t, td)
-				fromSplit.send(t, process(t, td))
+				fromSplit.send(t, split(td))
 			}
 			want, got := fromRaw.export(t), fromSplit.export(t)
 			assert.Equal(t, names(want), names(got), capture.Name())

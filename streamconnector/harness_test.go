@@ -165,8 +165,14 @@ func raw(spans ...chunked) ptrace.Traces {
 	return td
 }
 
-// process passes a copy of the batch through the processor.
+// process passes a copy of the batch through a processor.
 func process(t testing.TB, td ptrace.Traces, change ...func(*streamprocessor.Config)) ptrace.Traces {
+	t.Helper()
+	return newProcessor(t, change...)(td)
+}
+
+// newProcessor returns a processor as a function of a batch, of which it takes a copy.
+func newProcessor(t testing.TB, change ...func(*streamprocessor.Config)) func(ptrace.Traces) ptrace.Traces {
 	t.Helper()
 	var sink consumertest.TracesSink
 	f := streamprocessor.NewFactory()
@@ -177,12 +183,15 @@ func process(t testing.TB, td ptrace.Traces, change ...func(*streamprocessor.Con
 	p, err := f.CreateTraces(context.Background(), processortest.NewNopSettings(f.Type()), cfg, &sink)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(context.Background(), componenttest.NewNopHost()))
-	own := ptrace.NewTraces()
-	td.CopyTo(own)
-	require.NoError(t, p.ConsumeTraces(context.Background(), own))
-	require.NoError(t, p.Shutdown(context.Background()))
-	require.Len(t, sink.AllTraces(), 1)
-	return sink.AllTraces()[0]
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
+	return func(td ptrace.Traces) ptrace.Traces {
+		own := ptrace.NewTraces()
+		td.CopyTo(own)
+		sink.Reset()
+		require.NoError(t, p.ConsumeTraces(context.Background(), own))
+		require.Len(t, sink.AllTraces(), 1)
+		return sink.AllTraces()[0]
+	}
 }
 
 // point is a data point of any kind, with what the tests ask of it.

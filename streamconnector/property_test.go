@@ -61,11 +61,12 @@ func assertSound(t *testing.T, md pmetric.Metrics) {
 func TestGeneratedBatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 13))
 	recorded := uint64(0)
+	split := newProcessor(t)
 	for i := range 200 {
 		td := spanlaws.Generate(r)
 		fromRaw, fromSplit := newHarness(t, withoutGenAI), newHarness(t, withoutGenAI)
 		fromRaw.send(t, td)
-		fromSplit.send(t, process(t, td))
+		fromSplit.send(t, split(td))
 		want, got := fromRaw.export(t), fromSplit.export(t)
 		assertSound(t, want)
 		assertSound(t, got)
