@@ -82,9 +82,9 @@ type metricsBatch struct {
 
 	plan    *rebucket.Plan // of the last point
 	bounds  []float64
-	counts  []uint64
-	below   []uint64 // counts of the negative range
-	largest uint64   // bits of all counts and below, or-ed
+	counts  rebucket.Totals
+	below   rebucket.Totals // counts of the negative range
+	largest uint64          // bits of all counts and below, or-ed
 	out     []uint64
 }
 
@@ -222,16 +222,18 @@ func (b *metricsBatch) readExplicit(point pmetric.HistogramDataPoint) error {
 	return rebucket.CheckExplicit(b.bounds, b.counts, point.Count())
 }
 
-// read copies counts, and returns their bits or-ed, by which it is known that they are not large.
-func read(dst []uint64, src pcommon.UInt64Slice) (counts []uint64, bits uint64) {
+// read turns counts into running totals, and returns the bits of the counts or-ed, by which it is known that they are not large.
+func read(dst rebucket.Totals, src pcommon.UInt64Slice) (totals rebucket.Totals, bits uint64) {
 	n := src.Len()
-	if cap(dst) < n {
-		dst = make([]uint64, n)
+	if cap(dst) <= n {
+		dst = make(rebucket.Totals, n+1)
 	}
-	dst = dst[:n]
-	for i := range dst {
+	dst = dst[:n+1]
+	var total uint64
+	for i := range dst[1:] {
 		c := src.At(i)
-		dst[i] = c
+		total += c
+		dst[i+1] = total
 		bits |= c
 	}
 	return dst, bits
@@ -253,7 +255,7 @@ func (b *metricsBatch) toExponential(m pmetric.Metric, delta bool) {
 		if err := b.readExplicit(point); err != nil {
 			return nil, err
 		}
-		if n := b.counts[len(b.counts)-1]; n > 0 {
+		if last := b.counts.Len() - 1; b.counts[last] != b.counts.Sum() {
 			return nil, errOverflow
 		}
 		if p := r.exponential.Explicit(b.bounds); p != nil {
@@ -376,16 +378,16 @@ func (b *metricsBatch) downscale(r *histogramRule, point pmetric.ExponentialHist
 	}
 	point.SetScale(x.Scale)
 	point.Positive().SetOffset(x.Positive.Offset)
-	point.Positive().BucketCounts().FromRaw(x.Positive.Counts)
+	point.Positive().BucketCounts().FromRaw(x.Positive.Counts.Counts(b.out[:0]))
 	point.Negative().SetOffset(x.Negative.Offset)
-	point.Negative().BucketCounts().FromRaw(x.Negative.Counts)
+	point.Negative().BucketCounts().FromRaw(x.Negative.Counts.Counts(b.out[:0]))
 }
 
 func (b *metricsBatch) readExponential(point pmetric.ExponentialHistogramDataPoint) rebucket.Exponential {
 	var above, below uint64
 	b.counts, above = read(b.counts, point.Positive().BucketCounts())
 	b.below, below = read(b.below, point.Negative().BucketCounts())
-	b.largest = above | below | point.ZeroCount() | uint64(len(b.counts)+len(b.below))
+	b.largest = above | below | point.ZeroCount() | uint64(b.counts.Len()+b.below.Len())
 	return rebucket.Exponential{
 		Scale:         point.Scale(),
 		ZeroThreshold: point.ZeroThreshold(),

@@ -7,10 +7,11 @@ import "testing"
 
 func BenchmarkExponential160To16(b *testing.B) {
 	t := target(b, Auto, true, vllmBounds[:16]...)
-	x := Exponential{Scale: 5, Positive: Buckets{Offset: -100, Counts: make([]uint64, 160)}}
-	for i := range x.Positive.Counts {
-		x.Positive.Counts[i] = uint64(i)
+	counts := make([]uint64, 160)
+	for i := range counts {
+		counts[i] = uint64(i)
 	}
+	x := Exponential{Scale: 5, Positive: Buckets{Offset: -100, Counts: TotalsOf(counts...)}}
 	dst := make([]uint64, 17)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -25,7 +26,7 @@ func BenchmarkExplicit(b *testing.B) {
 	for name, carry := range map[string]*Carry{"cumulative": nil, "delta": NewCarry(golden)} {
 		b.Run(name, func(b *testing.B) {
 			t := target(b, Auto, true, vllmBounds...)
-			counts := []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+			counts := TotalsOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 			dst := make([]uint64, 40)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -14,12 +14,12 @@ func (p *ExponentialPlan) ApplyExponential(dst []uint64, x *Exponential, carry *
 	carry.begin(&p.Plan)
 	c = p.spread(dst, int64(x.Positive.Offset), x.Positive.Counts, carry)
 	if x.ZeroCount > 0 {
-		zero := p.zero.spread(dst, 0, []uint64{x.ZeroCount}, carry)
+		zero := p.zero.spread(dst, 0, Totals{0, x.ZeroCount}, carry)
 		c.Total += zero.Total
 		c.Split += zero.Split
 		c.Worst = max(c.Worst, zero.Worst)
 	}
-	anomalies = sum(x.Negative.Counts)
+	anomalies = x.Negative.Counts.Sum()
 	dst[0] += anomalies
 	c.Total += anomalies
 	c.Overflow = dst[len(dst)-1]
@@ -63,7 +63,7 @@ type ExponentialSize struct {
 // was nothing to do.
 func Downscale(x *Exponential, size ExponentialSize) bool {
 	shift := max(0, x.Scale-size.MaxScale)
-	if shift == 0 && len(x.Positive.Counts) <= size.MaxSize && len(x.Negative.Counts) <= size.MaxSize {
+	if shift == 0 && x.Positive.Counts.Len() <= size.MaxSize && x.Negative.Counts.Len() <= size.MaxSize {
 		return false
 	}
 	x.Positive.trim()
@@ -79,43 +79,42 @@ func Downscale(x *Exponential, size ExponentialSize) bool {
 
 // trim cuts off empty buckets at both ends, so that no scale is lost for them.
 func (b *Buckets) trim() {
-	for n := len(b.Counts); n > 0 && b.Counts[n-1] == 0; n-- {
-		b.Counts = b.Counts[:n-1]
+	t := b.Counts
+	for len(t) > 1 && t[len(t)-1] == t[len(t)-2] {
+		t = t[:len(t)-1]
 	}
-	for len(b.Counts) > 0 && b.Counts[0] == 0 {
-		b.Counts = b.Counts[1:]
+	for len(t) > 1 && t[1] == t[0] {
+		t = t[1:]
 		b.Offset++
 	}
+	b.Counts = t
 }
 
 // span is the number of buckets after the scale was lowered by shift.
 func (b *Buckets) span(shift int32) int64 {
-	if len(b.Counts) == 0 {
+	if b.Counts.Len() == 0 {
 		return 0
 	}
 	first := int64(b.Offset)
-	last := first + int64(len(b.Counts)) - 1
+	last := first + int64(b.Counts.Len()) - 1
 	return last>>shift - first>>shift + 1
 }
 
-// downscale merges each 2^shift buckets into one: index i becomes ⌊i / 2^shift⌋.
+// downscale merges each 2^shift buckets into one: index i becomes ⌊i / 2^shift⌋. Of the running totals, those where a new bucket ends
+// remain.
 func (b *Buckets) downscale(shift int32) {
-	if shift == 0 || len(b.Counts) == 0 {
+	size := b.span(shift)
+	if shift == 0 || size == 0 {
 		return
 	}
 	first := int64(b.Offset)
 	base := first >> shift
-	size := b.span(shift)
-	for i, n := range b.Counts {
-		// The target never lies beyond i, so that counts not yet read are not overwritten; each is cleared by its first writer.
-		to := (first+int64(i))>>shift - base
-		if (first+int64(i))&(1<<shift-1) == 0 || i == 0 {
-			b.Counts[to] = n
-		} else {
-			b.Counts[to] += n
-		}
+	n := int64(b.Counts.Len())
+	for k := range size {
+		end := min((base+k+1)<<shift-first, n)
+		b.Counts[k+1] = b.Counts[end] // never one that was overwritten: end > k
 	}
-	b.Counts = b.Counts[:size]
+	b.Counts = b.Counts[:size+1]
 	b.Offset = int32(base)
 }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 )
 
 // tolerance is the relative distance within which two bounds are the same bound. Edges of exponential buckets and bounds that
@@ -30,16 +32,52 @@ var (
 	ErrZero        = errors.New("the zero threshold is negative or not finite")
 )
 
+// Totals are the counts of a histogram as running totals: 0, the first count, the sum of the first two, and so on, one more than there
+// are buckets. A conversion needs sums over ranges of buckets, which are differences of totals; that is why they, and not counts,
+// are what it reads.
+type Totals []uint64
+
+// TotalsOf returns the running totals of counts.
+func TotalsOf(counts ...uint64) Totals {
+	t := make(Totals, len(counts)+1)
+	for i, n := range counts {
+		t[i+1] = t[i] + n
+	}
+	return t
+}
+
+// Len is the number of buckets.
+func (t Totals) Len() int { return max(len(t)-1, 0) }
+
+// Sum is the sum of all counts.
+func (t Totals) Sum() uint64 {
+	if len(t) == 0 {
+		return 0
+	}
+	return t[len(t)-1]
+}
+
+// Counts appends the counts to dst.
+func (t Totals) Counts(dst []uint64) []uint64 {
+	for i := 1; i < len(t); i++ {
+		dst = append(dst, t[i]-t[i-1])
+	}
+	return dst
+}
+
+// fits tells whether no sum has left the range of uint64.
+func (t Totals) fits() bool { return slices.IsSorted(t) }
+
 // CheckExplicit returns nil if counts over bounds make a histogram of total observations, else one of ErrBucketCount,
 // ErrBounds and ErrTotal.
-func CheckExplicit(bounds []float64, counts []uint64, total uint64) error {
-	if len(counts) != len(bounds)+1 {
+func CheckExplicit(bounds []float64, counts Totals, total uint64) error {
+	if counts.Len() != len(bounds)+1 {
 		return ErrBucketCount
 	}
 	if !increasing(bounds) {
 		return ErrBounds
 	}
-	if sum, ok := addUp(0, counts); !ok || sum != total {
+	if counts.Sum() != total || !counts.fits() {
 		return ErrTotal
 	}
 	return nil
@@ -55,10 +93,10 @@ type Exponential struct {
 	Negative      Buckets
 }
 
-// Buckets are the counts of a contiguous range of exponential buckets; Counts[0] belongs to index Offset.
+// Buckets are the counts of a contiguous range of exponential buckets, the first of which has index Offset.
 type Buckets struct {
 	Offset int32
-	Counts []uint64
+	Counts Totals
 }
 
 // Check returns nil if x is a histogram of total observations, else one of ErrScale, ErrZero and ErrTotal.
@@ -66,11 +104,9 @@ func (x *Exponential) Check(total uint64) error {
 	if err := x.CheckLayout(); err != nil {
 		return err
 	}
-	sum, ok := addUp(x.ZeroCount, x.Positive.Counts)
-	if ok {
-		sum, ok = addUp(sum, x.Negative.Counts)
-	}
-	if !ok || sum != total {
+	sum, carry1 := bits.Add64(x.Positive.Counts.Sum(), x.Negative.Counts.Sum(), 0)
+	sum, carry2 := bits.Add64(sum, x.ZeroCount, 0)
+	if sum != total || carry1+carry2 > 0 || !x.Positive.Counts.fits() || !x.Negative.Counts.fits() {
 		return ErrTotal
 	}
 	return nil
@@ -97,25 +133,6 @@ func increasing(bounds []float64) bool {
 		last = b
 	}
 	return len(bounds) == 0 || !math.IsInf(last, 1)
-}
-
-// addUp adds counts to sum; false if the result does not fit.
-func addUp(sum uint64, counts []uint64) (uint64, bool) {
-	// Without a branch per addend: a sum of fewer than 2^32 counts below 2^32 cannot wrap, and that is nearly every histogram.
-	var all, total uint64
-	for _, n := range counts {
-		all |= n
-		total += n
-	}
-	if (all|sum)>>32 == 0 && len(counts) < 1<<31 {
-		return sum + total, true
-	}
-	for _, n := range counts {
-		if sum += n; sum < n {
-			return 0, false
-		}
-	}
-	return sum, true
 }
 
 // same tells whether a and b are the same bound.

@@ -79,7 +79,7 @@ type Certainty struct {
 // Apply writes into dst, of length Size, what becomes of counts. With a nil carry the result depends on counts alone, as cumulative
 // points need; the carry of a stream makes the roundings of successive delta points cancel. counts must fit the layout that the plan
 // was made for, and their sum must fit an uint64.
-func (p *Plan) Apply(dst, counts []uint64, carry *Carry) Certainty {
+func (p *Plan) Apply(dst []uint64, counts Totals, carry *Carry) Certainty {
 	clear(dst)
 	carry.begin(p)
 	c := p.spread(dst, 0, counts, carry)
@@ -88,24 +88,26 @@ func (p *Plan) Apply(dst, counts []uint64, carry *Carry) Certainty {
 }
 
 // spread adds to dst what becomes of counts, the first of which is source bucket offset. The certainty lacks the overflow.
-func (p *Plan) spread(dst []uint64, offset int64, counts []uint64, carry *Carry) (c Certainty) {
+func (p *Plan) spread(dst []uint64, offset int64, counts Totals, carry *Carry) (c Certainty) {
+	size := counts.Len()
+	if size == 0 {
+		return c
+	}
+	c.Total = counts[size] - counts[0]
 	done := 0
 	for i := range p.stops {
 		s := &p.stops[i]
-		here := min(max(s.index-offset, int64(done)), int64(len(counts)))
-		n := sum(counts[done:here])
-		dst[s.to] += n
-		c.Total += n
+		here := min(max(s.index-offset, int64(done)), int64(size))
+		dst[s.to] += counts[here] - counts[done]
 		done = int(here)
-		if s.from == s.until || done == len(counts) || offset+here != s.index {
+		if s.from == s.until || done == size || offset+here != s.index {
 			continue
 		}
-		n = counts[done]
+		n := counts[done+1] - counts[done]
 		done++
 		if n == 0 {
 			continue
 		}
-		c.Total += n
 		c.Split += n
 		c.Worst = max(c.Worst, n)
 		switch cuts := p.cuts[s.from:s.until]; {
@@ -119,17 +121,8 @@ func (p *Plan) spread(dst []uint64, offset int64, counts []uint64, carry *Carry)
 			halve(dst[s.to:s.to+len(cuts)+1], n, cuts)
 		}
 	}
-	n := sum(counts[done:])
-	dst[len(dst)-1] += n
-	c.Total += n
+	dst[len(dst)-1] += counts[size] - counts[done]
 	return c
-}
-
-func sum(counts []uint64) (total uint64) {
-	for _, n := range counts {
-		total += n
-	}
-	return total
 }
 
 // halve is the recursive binary split of n over one more piece than there are cuts.

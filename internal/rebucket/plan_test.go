@@ -27,7 +27,7 @@ func target(tb testing.TB, density Density, cut bool, bounds ...float64) *Target
 
 func apply(p *Plan, counts ...uint64) []uint64 {
 	dst := make([]uint64, p.Size())
-	p.Apply(dst, counts, nil)
+	p.Apply(dst, TotalsOf(counts...), nil)
 	return dst
 }
 
@@ -106,7 +106,7 @@ func TestExplicit(t *testing.T) {
 			p := target(t, tt.density, !tt.keep, tt.target...).Explicit(tt.source)
 			assert.Equal(t, tt.wantBounds, p.Bounds())
 			got := make([]uint64, p.Size())
-			assert.Equal(t, tt.certainty, p.Apply(got, tt.counts, nil))
+			assert.Equal(t, tt.certainty, p.Apply(got, TotalsOf(tt.counts...), nil))
 			assert.Equal(t, tt.want, got)
 		})
 	}
@@ -142,37 +142,37 @@ func TestExponential(t *testing.T) {
 		wantAnomalies uint64
 	}{
 		"powers of two are exact": {
-			target: []float64{1, 2, 4, 8}, x: Exponential{ZeroCount: 2, Positive: Buckets{Counts: []uint64{3, 5, 2, 1}}},
+			target: []float64{1, 2, 4, 8}, x: Exponential{ZeroCount: 2, Positive: Buckets{Counts: TotalsOf(3, 5, 2, 1)}},
 			want: []uint64{2, 3, 5, 2, 1}, certainty: Certainty{Total: 13, Overflow: 1},
 		},
 		"log-linear inside a bucket": {
 			// log2(6/4) of 1000 are 584.96.
-			target: []float64{4, 6, 8}, x: Exponential{Positive: Buckets{Offset: 2, Counts: []uint64{1000}}},
+			target: []float64{4, 6, 8}, x: Exponential{Positive: Buckets{Offset: 2, Counts: TotalsOf(1000)}},
 			want: []uint64{0, 585, 415, 0}, certainty: Certainty{Total: 1000, Split: 1000, Worst: 1000},
 		},
 		"linear if asked": {
-			target: []float64{4, 6, 8}, density: Linear, x: Exponential{Positive: Buckets{Offset: 2, Counts: []uint64{1000}}},
+			target: []float64{4, 6, 8}, density: Linear, x: Exponential{Positive: Buckets{Offset: 2, Counts: TotalsOf(1000)}},
 			want: []uint64{0, 500, 500, 0}, certainty: Certainty{Total: 1000, Split: 1000, Worst: 1000},
 		},
 		"negative offsets and what lies below all bounds": {
 			// Scale 1, base √2. Index -8 is (1/16, …], -2 is (½, 0.71], -1 is (0.71, 1].
-			target: []float64{0.5, 1}, x: Exponential{Scale: 1, Positive: Buckets{Offset: -8, Counts: []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}}},
+			target: []float64{0.5, 1}, x: Exponential{Scale: 1, Positive: Buckets{Offset: -8, Counts: TotalsOf(1, 2, 3, 4, 5, 6, 7, 8, 9)}},
 			want: []uint64{21, 15, 9}, certainty: Certainty{Total: 45, Overflow: 9},
 		},
 		"a window above all bounds": {
-			target: []float64{3, 5}, x: Exponential{Positive: Buckets{Offset: 9, Counts: []uint64{1, 2}}},
+			target: []float64{3, 5}, x: Exponential{Positive: Buckets{Offset: 9, Counts: TotalsOf(1, 2)}},
 			want: []uint64{0, 0, 3}, certainty: Certainty{Total: 3, Overflow: 3},
 		},
 		"a window below all bounds": {
-			target: []float64{3, 5}, x: Exponential{Positive: Buckets{Offset: -9, Counts: []uint64{1, 2}}},
+			target: []float64{3, 5}, x: Exponential{Positive: Buckets{Offset: -9, Counts: TotalsOf(1, 2)}},
 			want: []uint64{3, 0, 0}, certainty: Certainty{Total: 3},
 		},
 		"a window that begins after a cut bucket": {
-			target: []float64{3, 5, 16}, x: Exponential{Positive: Buckets{Offset: 3, Counts: []uint64{4}}},
+			target: []float64{3, 5, 16}, x: Exponential{Positive: Buckets{Offset: 3, Counts: TotalsOf(4)}},
 			want: []uint64{0, 0, 4, 0}, certainty: Certainty{Total: 4},
 		},
 		"zeros under a bound of 0": {
-			target: []float64{0, 1}, x: Exponential{ZeroCount: 4, Positive: Buckets{Offset: -1, Counts: []uint64{6}}},
+			target: []float64{0, 1}, x: Exponential{ZeroCount: 4, Positive: Buckets{Offset: -1, Counts: TotalsOf(6)}},
 			want: []uint64{4, 6, 0}, certainty: Certainty{Total: 10},
 		},
 		"zeros go where their threshold is": {
@@ -188,16 +188,16 @@ func TestExponential(t *testing.T) {
 			want: []uint64{2, 6}, certainty: Certainty{Total: 8, Split: 8, Worst: 8, Overflow: 6},
 		},
 		"negative observations are anomalies of the first bucket": {
-			target: []float64{1, 2}, x: Exponential{ZeroCount: 1, Positive: Buckets{Counts: []uint64{2}}, Negative: Buckets{Offset: 5, Counts: []uint64{3, 4}}},
+			target: []float64{1, 2}, x: Exponential{ZeroCount: 1, Positive: Buckets{Counts: TotalsOf(2)}, Negative: Buckets{Offset: 5, Counts: TotalsOf(3, 4)}},
 			want: []uint64{8, 2, 0}, certainty: Certainty{Total: 10}, wantAnomalies: 7,
 		},
 		"the coarsest scale": {
 			// One bucket from 1 to 2^1024: log2(2^256) is a quarter of it.
-			target: []float64{1, math.Ldexp(1, 256)}, x: Exponential{Scale: -10, Positive: Buckets{Offset: -1, Counts: []uint64{5, 8}}},
+			target: []float64{1, math.Ldexp(1, 256)}, x: Exponential{Scale: -10, Positive: Buckets{Offset: -1, Counts: TotalsOf(5, 8)}},
 			want: []uint64{5, 2, 6}, certainty: Certainty{Total: 13, Split: 8, Worst: 8, Overflow: 6},
 		},
 		"the coarsest scale, linear": {
-			target: []float64{1, math.Ldexp(1, 1023)}, density: Linear, x: Exponential{Scale: -10, Positive: Buckets{Offset: 0, Counts: []uint64{8}}},
+			target: []float64{1, math.Ldexp(1, 1023)}, density: Linear, x: Exponential{Scale: -10, Positive: Buckets{Offset: 0, Counts: TotalsOf(8)}},
 			want: []uint64{0, 4, 4}, certainty: Certainty{Total: 8, Split: 8, Worst: 8, Overflow: 4},
 		},
 	} {
@@ -257,7 +257,7 @@ func TestToExponential(t *testing.T) {
 	back := target(t, Auto, true, 0.25, 0.5, 1, 2).Exponential(there.Scale, there.ZeroThreshold)
 	got := make([]uint64, back.Size())
 	back.ApplyExponential(got, &Exponential{
-		Scale: there.Scale, ZeroThreshold: there.ZeroThreshold, ZeroCount: counts[0], Positive: Buckets{Offset: there.Offset, Counts: counts[1:]},
+		Scale: there.Scale, ZeroThreshold: there.ZeroThreshold, ZeroCount: counts[0], Positive: Buckets{Offset: there.Offset, Counts: TotalsOf(counts[1:]...)},
 	}, nil)
 	assert.Equal(t, []uint64{7, 1 << 40, 12345, 3, 0}, got)
 
@@ -275,34 +275,34 @@ func TestToExponential(t *testing.T) {
 func TestDownscale(t *testing.T) {
 	x := Exponential{
 		Scale:    3,
-		Positive: Buckets{Offset: -3, Counts: []uint64{0, 1, 2, 3, 4, 5, 0}}, // indexes -2 to 2 are in use
-		Negative: Buckets{Offset: 5, Counts: []uint64{7}},
+		Positive: Buckets{Offset: -3, Counts: TotalsOf(0, 1, 2, 3, 4, 5, 0)}, // indexes -2 to 2 are in use
+		Negative: Buckets{Offset: 5, Counts: TotalsOf(7)},
 	}
 	require.True(t, Downscale(&x, ExponentialSize{MaxSize: 3, MaxScale: 20}))
 	// Shift 1: {-2, -1} -> -1, {0, 1} -> 0, {2} -> 1.
 	assert.Equal(t, Exponential{
-		Scale: 2, Positive: Buckets{Offset: -1, Counts: []uint64{3, 7, 5}}, Negative: Buckets{Offset: 2, Counts: []uint64{7}},
+		Scale: 2, Positive: Buckets{Offset: -1, Counts: TotalsOf(3, 7, 5)}, Negative: Buckets{Offset: 2, Counts: TotalsOf(7)},
 	}, x)
 	require.True(t, Downscale(&x, ExponentialSize{MaxSize: 160, MaxScale: -1}))
 	// Shift 3: -1 -> -1, {0, 1} -> 0.
 	assert.Equal(t, Exponential{
-		Scale: -1, Positive: Buckets{Offset: -1, Counts: []uint64{3, 12}}, Negative: Buckets{Offset: 0, Counts: []uint64{7}},
+		Scale: -1, Positive: Buckets{Offset: -1, Counts: TotalsOf(3, 12)}, Negative: Buckets{Offset: 0, Counts: TotalsOf(7)},
 	}, x)
 	assert.False(t, Downscale(&x, ExponentialSize{MaxSize: 160, MaxScale: -1}))
 }
 
 func TestCheck(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
-	assert.NoError(t, CheckExplicit([]float64{1, 2}, []uint64{1, 2, 3}, 6))
-	assert.NoError(t, CheckExplicit([]float64{1}, []uint64{math.MaxUint64 - 1, 1}, math.MaxUint64))
-	assert.ErrorIs(t, CheckExplicit([]float64{1, 2, 4}, []uint64{1, 2, 3}, 6), ErrBucketCount)
-	assert.ErrorIs(t, CheckExplicit([]float64{1, 2}, []uint64{1, 2, 3}, 9), ErrTotal)
-	assert.ErrorIs(t, CheckExplicit([]float64{1}, []uint64{math.MaxUint64, 1}, 0), ErrTotal, "a sum that wraps is no sum")
+	assert.NoError(t, CheckExplicit([]float64{1, 2}, TotalsOf(1, 2, 3), 6))
+	assert.NoError(t, CheckExplicit([]float64{1}, TotalsOf(math.MaxUint64-1, 1), math.MaxUint64))
+	assert.ErrorIs(t, CheckExplicit([]float64{1, 2, 4}, TotalsOf(1, 2, 3), 6), ErrBucketCount)
+	assert.ErrorIs(t, CheckExplicit([]float64{1, 2}, TotalsOf(1, 2, 3), 9), ErrTotal)
+	assert.ErrorIs(t, CheckExplicit([]float64{1}, TotalsOf(math.MaxUint64, 1), 0), ErrTotal, "a sum that wraps is no sum")
 	for _, bounds := range [][]float64{{1, 4, 2}, {1, 1, 2}, {nan, 1, 2}, {1, nan, 2}, {1, 2, nan}, {1, 2, inf}, {-inf, 1, 2}} {
-		assert.ErrorIs(t, CheckExplicit(bounds, []uint64{1, 1, 1, 0}, 3), ErrBounds, "%v", bounds)
+		assert.ErrorIs(t, CheckExplicit(bounds, TotalsOf(1, 1, 1, 0), 3), ErrBounds, "%v", bounds)
 	}
 
-	ok := Exponential{ZeroCount: 1, Positive: Buckets{Counts: []uint64{2}}, Negative: Buckets{Counts: []uint64{3}}}
+	ok := Exponential{ZeroCount: 1, Positive: Buckets{Counts: TotalsOf(2)}, Negative: Buckets{Counts: TotalsOf(3)}}
 	assert.NoError(t, ok.Check(6))
 	assert.ErrorIs(t, ok.Check(7), ErrTotal)
 	for _, scale := range []int32{-11, 21, math.MaxInt32, math.MinInt32} {

@@ -32,7 +32,7 @@ func explicitConversion(name string, source []float64, tt *Target) conversion {
 		name: name, sources: len(source) + 1, size: p.Size(), bounds: p.Bounds(), simple: simple(p.stops),
 		apply: func(counts []uint64, carry *Carry) ([]uint64, Certainty) {
 			dst := make([]uint64, p.Size())
-			return dst, p.Apply(dst, counts, carry)
+			return dst, p.Apply(dst, TotalsOf(counts...), carry)
 		},
 		below: func(counts []uint64, j int) (atLeast, atMost uint64) {
 			x := p.Bounds()[j]
@@ -59,7 +59,7 @@ func exponentialConversion(name string, scale, offset int32, size int, tt *Targe
 		name: name, sources: size, size: p.Size(), bounds: p.Bounds(), simple: simple(p.stops),
 		apply: func(counts []uint64, carry *Carry) ([]uint64, Certainty) {
 			dst := make([]uint64, p.Size())
-			c, _ := p.ApplyExponential(dst, &Exponential{Scale: scale, Positive: Buckets{Offset: offset, Counts: counts}}, carry)
+			c, _ := p.ApplyExponential(dst, &Exponential{Scale: scale, Positive: Buckets{Offset: offset, Counts: TotalsOf(counts...)}}, carry)
 			return dst, c
 		},
 		below: func(counts []uint64, j int) (atLeast, atMost uint64) {
@@ -175,6 +175,13 @@ func checkPlan(tb testing.TB, c conversion, counts, more []uint64) {
 	}
 }
 
+func sum(counts []uint64) (total uint64) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
 func distance(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
 func TestPlanLaws(t *testing.T) {
@@ -264,19 +271,19 @@ func TestDownscaleAgainstRecounting(t *testing.T) {
 		for i, n := range counts {
 			fine[int64(offset)+int64(i)] = n
 		}
-		x := Exponential{Scale: scale, Positive: Buckets{Offset: offset, Counts: slices.Clone(counts)}}
+		x := Exponential{Scale: scale, Positive: Buckets{Offset: offset, Counts: TotalsOf(counts...)}}
 		size := ExponentialSize{MaxSize: 2 + rng.IntN(60), MaxScale: int32(rng.IntN(12) - 4)}
 		Downscale(&x, size)
-		require.LessOrEqual(t, len(x.Positive.Counts), size.MaxSize)
+		require.LessOrEqual(t, x.Positive.Counts.Len(), size.MaxSize)
 		require.LessOrEqual(t, x.Scale, size.MaxScale)
 		coarse := map[int64]uint64{}
 		for i, n := range fine {
 			coarse[int64(math.Floor(math.Ldexp(float64(i), int(x.Scale-scale))))] += n
 		}
-		for i, n := range x.Positive.Counts {
+		for i, n := range x.Positive.Counts.Counts(nil) {
 			require.Equal(t, coarse[int64(x.Positive.Offset)+int64(i)], n)
 		}
-		require.Equal(t, sum(counts), sum(x.Positive.Counts))
+		require.Equal(t, sum(counts), x.Positive.Counts.Sum())
 	}
 }
 
@@ -329,7 +336,7 @@ func TestCarryForgetsItsPhase(t *testing.T) {
 		for range 400 {
 			delta := []uint64{0, 0, rng.Uint64N(3), rng.Uint64N(3), 0}
 			got := make([]uint64, p.Size())
-			p.Apply(got, delta, carry)
+			p.Apply(got, TotalsOf(delta...), carry)
 			total, emitted = plus(total, delta), plus(emitted, got)
 			if total[2] >= fade && total[3] >= fade {
 				require.Equal(t, apply(p, total...), emitted)
@@ -354,7 +361,7 @@ func TestCarryIsUnbiased(t *testing.T) {
 			for i := range points {
 				delta := make([]uint64, 4)
 				delta[1+(stream+i)%2] = 1
-				p.Apply(dst, delta, carry)
+				p.Apply(dst, TotalsOf(delta...), carry)
 				got = plus(got, dst)
 			}
 		}
@@ -379,7 +386,7 @@ func TestCarrySurvivesChangesOfScale(t *testing.T) {
 		scale := int32(rng.IntN(4))
 		index := int32(rng.IntN(3 << scale)) // (1, 8]
 		dst := make([]uint64, 4)
-		tt.Exponential(scale, 0).ApplyExponential(dst, &Exponential{Scale: scale, Positive: Buckets{Offset: index, Counts: []uint64{1}}}, carry)
+		tt.Exponential(scale, 0).ApplyExponential(dst, &Exponential{Scale: scale, Positive: Buckets{Offset: index, Counts: TotalsOf(1)}}, carry)
 		emitted = plus(emitted, dst)
 		lo, hi := math.Ldexp(float64(index), -int(scale)), math.Ldexp(float64(index+1), -int(scale))
 		last := 0.0
@@ -408,7 +415,7 @@ func TestCarryAcrossPlans(t *testing.T) {
 		if p := to.Explicit(httpBounds); rng.IntN(3) == 0 {
 			counts := someCounts(rng, len(httpBounds)+1)
 			dst := make([]uint64, p.Size())
-			p.Apply(dst, counts, carry)
+			p.Apply(dst, TotalsOf(counts...), carry)
 			require.Equal(t, sum(counts), sum(dst))
 		}
 	}
@@ -438,11 +445,11 @@ func FuzzPlan(f *testing.F) {
 		offset := int32(len(sourceBytes)) - int32(options)
 		c := exponentialConversion("exponential", s, offset, 1+len(countBytes)/2, tt)
 		checkPlan(t, c, fuzzCounts(countBytes, c.sources), fuzzCounts(reversed(countBytes), c.sources))
-		x := Exponential{Scale: s, Positive: Buckets{Offset: offset, Counts: fuzzCounts(countBytes, c.sources)}}
-		total := sum(x.Positive.Counts)
+		x := Exponential{Scale: s, Positive: Buckets{Offset: offset, Counts: TotalsOf(fuzzCounts(countBytes, c.sources)...)}}
+		total := x.Positive.Counts.Sum()
 		Downscale(&x, ExponentialSize{MaxSize: 2 + int(options), MaxScale: MaxScale})
-		require.Equal(t, total, sum(x.Positive.Counts))
-		require.LessOrEqual(t, len(x.Positive.Counts), 2+int(options))
+		require.Equal(t, total, x.Positive.Counts.Sum())
+		require.LessOrEqual(t, x.Positive.Counts.Len(), 2+int(options))
 	})
 }
 

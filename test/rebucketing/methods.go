@@ -115,10 +115,10 @@ func product(density rebucket.Density) func(histogram, []float64) ([]float64, er
 		}
 		counts := make([]uint64, len(target)+1)
 		if h.layout.bounds != nil {
-			t.Explicit(h.layout.bounds).Apply(counts, h.counts, nil)
+			t.Explicit(h.layout.bounds).Apply(counts, rebucket.TotalsOf(h.counts...), nil)
 		} else {
 			t.Exponential(h.layout.scale, 0).ApplyExponential(counts, &rebucket.Exponential{
-				Scale: h.layout.scale, Positive: rebucket.Buckets{Offset: h.offset, Counts: h.counts},
+				Scale: h.layout.scale, Positive: rebucket.Buckets{Offset: h.offset, Counts: rebucket.TotalsOf(h.counts...)},
 			}, nil)
 		}
 		dst := make([]float64, len(counts))

@@ -133,7 +133,7 @@ func reBucketed(s series, ladder []float64) (known, guessed plotter.XYs, ranges 
 	}
 	plan := t.Explicit(http14)
 	counts := make([]uint64, plan.Size())
-	plan.Apply(counts, h.counts, nil)
+	plan.Apply(counts, rebucket.TotalsOf(h.counts...), nil)
 	total, below := float64(h.total), 0.0
 	for j, b := range plan.Bounds() {
 		below += float64(counts[j]) / total
