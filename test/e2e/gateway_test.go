@@ -291,14 +291,14 @@ func TestGatewayTier(t *testing.T) {
 	steady := len(g.streams)
 
 	killed := during("gateway killed and started again", 15*time.Second, func() {
-		assert.NoError(t, tier[1].Kill())
+		assert.NoError(t, tier[1].Kill()) //nolint:testifylint // not on the test's goroutine
 		<-time.After(3 * time.Second)
 		endpoints := map[string]string{"OTLP_GRPC": tier[1].Endpoints["OTLP_GRPC"]}
 		tier[1] = collector.StartWith(t, gatewayOptions(queues[1], endpoints))
 	})
 	restarted := during("agent restarted", 12*time.Second, func() {
 		previous := agent.Load()
-		assert.NoError(t, previous.Stop())
+		assert.NoError(t, previous.Stop()) //nolint:testifylint // not on the test's goroutine
 		options := agentOptions
 		options.Endpoints = map[string]string{"OTLP_GRPC": previous.Endpoints["OTLP_GRPC"]}
 		agent.Store(collector.StartWith(t, options))

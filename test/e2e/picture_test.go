@@ -93,8 +93,8 @@ connectors:
 		{Panel: "Stalls per stream", Unit: "", Label: "mean", Query: `rate(stream_stall_count_total[10s]) / rate(stream_chunk_gap_max_seconds_count[10s])`},
 		{Panel: "Open streams", Unit: "", Label: "mean", Query: `rate(stream_active_time_seconds_total[10s])`},
 	} {
-		value, _, err := server.API.QueryRange(t.Context(), series.Query, v1.Range{Start: begun, End: end, Step: time.Second})
-		require.NoError(t, err)
+		value, _, queryErr := server.API.QueryRange(t.Context(), series.Query, v1.Range{Start: begun, End: end, Step: time.Second})
+		require.NoError(t, queryErr)
 		matrix, ok := value.(model.Matrix)
 		require.True(t, ok)
 		require.Len(t, matrix, 1, series.Query)

@@ -85,14 +85,14 @@ func replace(attributes pcommon.Map, key, value string) {
 
 func newTraceID() (id pcommon.TraceID) {
 	for i := range id {
-		id[i] = byte(rand.Uint32()) //nolint:gosec // an id and not a secret
+		id[i] = byte(rand.Uint32())
 	}
 	return id
 }
 
 func newSpanID() (id pcommon.SpanID) {
 	for i := range id {
-		id[i] = byte(rand.Uint32()) //nolint:gosec // an id and not a secret
+		id[i] = byte(rand.Uint32())
 	}
 	return id
 }
