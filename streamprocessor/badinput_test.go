@@ -163,7 +163,7 @@ func TestInvalidUTF8(t *testing.T) {
 // TestTimesAtTheLimits: spans at the ends of what an int64 of nanoseconds holds are split like others.
 func TestTimesAtTheLimits(t *testing.T) {
 	for _, start := range []pcommon.Timestamp{0, math.MaxInt64 - 2_000_000_000} {
-		t.Run(fmt.Sprint(start), func(t *testing.T) {
+		t.Run(start.String(), func(t *testing.T) {
 			h := newHarness(t)
 			td, s := newSpan(0)
 			s.SetStartTimestamp(start)

@@ -69,7 +69,7 @@ func TestCapturesSplitWhereTheFirstChunkIsRecorded(t *testing.T) {
 							require.Equal(t, streamspan.PhaseNone, phaseOf(got), "%s does not stream", name)
 							continue
 						}
-						f, known := recordedFirstChunk(s, rs.Resource(), ss.Scope().Name())
+						f, known := recordedFirstChunk(s, ss.Scope().Name())
 						require.Equal(t, known, phaseOf(got) == streamspan.PhaseRequest, "%s: is the first chunk known, and was the span split", name)
 						if !known {
 							if phaseOf(got) == streamspan.PhaseWhole {
@@ -93,7 +93,7 @@ func TestCapturesSplitWhereTheFirstChunkIsRecorded(t *testing.T) {
 
 // recordedFirstChunk reads the first-chunk instant off a span of the captures, after the notes on each instrumentation and apart from
 // the code under test.
-func recordedFirstChunk(s ptrace.Span, res pcommon.Resource, scope string) (time.Time, bool) {
+func recordedFirstChunk(s ptrace.Span, scope string) (time.Time, bool) {
 	start, end := s.StartTimestamp().AsTime(), s.EndTimestamp().AsTime()
 	inside := func(at time.Time) (time.Time, bool) { return at, !at.Before(start.Add(-ms)) && !at.After(end.Add(ms)) }
 

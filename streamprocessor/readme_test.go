@@ -103,7 +103,7 @@ func TestReadmeNames(t *testing.T) {
 		dialect.RoleStreamFlag, dialect.RoleTimeToFirstChunk, dialect.RoleFirstChunkTime, dialect.RoleOutputTokens, dialect.RoleFinishReason,
 		dialect.RoleChunkCount, dialect.RoleFirstChunk, dialect.RoleChunk, dialect.RoleEnd,
 	} {
-		assert.Contains(t, text, fmt.Sprintf("`%s`", role))
+		assert.Contains(t, text, "`"+string(role)+"`")
 	}
 	assert.Contains(t, text, "otelcol_processor_"+metadata.Type.String()+"_spans")
 }

@@ -133,7 +133,8 @@ func (w verdict) check(t *testing.T, v Vocabulary, b built) {
 	r := NewReader(table(t, v), testMinSpread)
 	ev := r.Read(b.Span)
 	if ev == nil {
-		assert.Equal(t, w, verdict{}, "nothing on the span speaks of streaming")
+		got := verdict{} // nothing on the span speaks of streaming
+		assert.Equal(t, w, got)
 		return
 	}
 	d := r.Decide(ev, b.res, b.scope)

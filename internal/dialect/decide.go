@@ -154,8 +154,9 @@ func (ev *Evidence) endStamped(f int64) bool {
 	return ev.end-f <= max(int64(time.Millisecond), (ev.end-ev.start)/1000)
 }
 
+// wrongOrigin reports whether an instrumentation is known to count from elsewhere. Of a row of their own users know better.
 func wrongOrigin(scope *scopeRow, n candidate) bool {
-	return scope != nil && scope.wrongOrigin && n.row != nil
+	return scope != nil && scope.wrongOrigin && n.row != nil && !n.row.users()
 }
 
 // locate finds the first-chunk instant: the first valid candidate wins.
@@ -267,7 +268,7 @@ func (ev *Evidence) dropped() int64 {
 		return 0
 	}
 	for _, c := range ev.Chunks.Classes {
-		if c == EventOther {
+		if c != EventChunk {
 			return 0
 		}
 	}

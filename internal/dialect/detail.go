@@ -42,15 +42,15 @@ type Detail struct {
 type details struct {
 	Detail
 
-	tokens, count   *compiledAttr
-	finished        bool
-	cancelled       bool // a finish reason that means cancelled
-	failed          bool // a finish reason that means error
-	errorType       string
-	grpc            grpcStatus
-	disconnected    bool
-	http            bool
-	genAI, hasError bool
+	tokens, count *compiledAttr
+	finished      bool
+	cancelled     bool // a finish reason that means cancelled
+	failed        bool // a finish reason that means error
+	errorType     string
+	grpc          grpcStatus
+	disconnected  bool
+	http          bool
+	hasError      bool
 }
 
 type grpcStatus uint8

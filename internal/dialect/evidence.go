@@ -76,8 +76,7 @@ type Evidence struct {
 	name        *compiledSpan
 	// times holds the best candidate of each class, see class.
 	times [classes]candidate
-	// dialectRow is the first-chunk key with the best rank, valid or not.
-	ttfc    *compiledAttr
+	// invalid says that a first-chunk key holds what is no time.
 	invalid bool
 
 	Chunks Chunks

@@ -4,6 +4,7 @@
 package dialect
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,6 +37,9 @@ type compiledAttr struct {
 	genAI bool
 	trust bool
 }
+
+// users reports whether the row is one of the configuration: those come before all built-in ones.
+func (a *compiledAttr) users() bool { return a.rank < 0 }
 
 type compiledEvent struct {
 	EventRow
@@ -120,7 +124,7 @@ func (v Vocabulary) Validate() error {
 	for _, key := range slices.Sorted(maps.Keys(v.Attributes)) {
 		row := v.Attributes[key]
 		if key == "" {
-			return fmt.Errorf("vocabulary::attributes: a key must not be empty")
+			return errors.New("vocabulary::attributes: a key must not be empty")
 		}
 		if key == phaseKey {
 			return fmt.Errorf("vocabulary::attributes: %q marks the spans that went through this component and has no other meaning", key)
@@ -137,7 +141,7 @@ func (v Vocabulary) Validate() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(v.Events)) {
 		if key == "" {
-			return fmt.Errorf("vocabulary::events: a name must not be empty")
+			return errors.New("vocabulary::events: a name must not be empty")
 		}
 		if role := v.Events[key].Role; !slices.Contains(eventRoles, role) {
 			return fmt.Errorf("vocabulary::events::%s::role: %q is none of %v", key, role, eventRoles)
@@ -145,7 +149,7 @@ func (v Vocabulary) Validate() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(v.Spans)) {
 		if key == "" {
-			return fmt.Errorf("vocabulary::spans: a name must not be empty")
+			return errors.New("vocabulary::spans: a name must not be empty")
 		}
 		if role := v.Spans[key].Role; !slices.Contains(spanRoles, role) {
 			return fmt.Errorf("vocabulary::spans::%s::role: %q is none of %v", key, role, spanRoles)

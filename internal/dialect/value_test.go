@@ -26,8 +26,19 @@ func TestBoolOf(t *testing.T) {
 		v      any
 		on, ok bool
 	}{
-		{true, true, true}, {false, false, true}, {"true", true, true}, {"True", true, true}, {" TRUE ", true, true}, {"false", false, true},
-		{"False", false, true}, {"", false, false}, {"yes", false, false}, {"1", false, false}, {1, false, false}, {1.0, false, false}, {nil, false, false},
+		{true, true, true},
+		{false, false, true},
+		{"true", true, true},
+		{"True", true, true},
+		{" TRUE ", true, true},
+		{"false", false, true},
+		{"False", false, true},
+		{"", false, false},
+		{"yes", false, false},
+		{"1", false, false},
+		{1, false, false},
+		{1.0, false, false},
+		{nil, false, false},
 	} {
 		on, ok := boolOf(valueOf(t, tt.v))
 		assert.Equal(t, tt.on, on, "%v", tt.v)
@@ -129,8 +140,18 @@ func TestCountOf(t *testing.T) {
 		want int64
 		ok   bool
 	}{
-		{0, 0, true}, {7, 7, true}, {"7", 7, true}, {7.0, 7, true}, {int64(1) << 53, 1 << 53, true},
-		{int64(1)<<53 + 2, 0, false}, {-1, 0, false}, {"-1", 0, false}, {math.NaN(), 0, false}, {math.Inf(1), 0, false}, {"seven", 0, false}, {true, 0, false},
+		{0, 0, true},
+		{7, 7, true},
+		{"7", 7, true},
+		{7.0, 7, true},
+		{int64(1) << 53, 1 << 53, true},
+		{int64(1)<<53 + 2, 0, false},
+		{-1, 0, false},
+		{"-1", 0, false},
+		{math.NaN(), 0, false},
+		{math.Inf(1), 0, false},
+		{"seven", 0, false},
+		{true, 0, false},
 	} {
 		got, ok := countOf(valueOf(t, tt.v))
 		assert.Equal(t, tt.ok, ok, "%v", tt.v)

@@ -70,19 +70,24 @@ func TestUserVocabulary(t *testing.T) {
 			"tokens and finish reason", rows, build(attr("my.ttfc", 400), attr("my.tokens", 7), attr("gen_ai.usage.output_tokens", 9), attr("my.finish", "cancelled")),
 			verdict{streams: true, first: 400 * ms, source: "my.ttfc", dialect: "custom", outcome: OutcomeCancelled, tokens: 7, from: "my.tokens"},
 		},
+		{"a user's key beside OpenLIT's", rows, build(scope("@openlit/instrumentation-openai"), attr("my.ttfc", 400)), verdict{streams: true, first: 400 * ms, source: "my.ttfc", dialect: "openlit", outcome: OutcomeIncomplete}},
 		{"before the built-in rows", rows, build(attr(semconvTTFC, 0.3), attr("my.ttfc", 400)), custom(400*ms, "my.ttfc")},
 
 		{
-			"a built-in key with another unit", Vocabulary{Attributes: map[string]AttributeRow{semconvTTFC: {Role: RoleTimeToFirstChunk, Unit: UnitMilliseconds}}},
+			"a built-in key with another unit",
+			Vocabulary{Attributes: map[string]AttributeRow{semconvTTFC: {Role: RoleTimeToFirstChunk, Unit: UnitMilliseconds}}},
 			build(attr(semconvTTFC, 400)), custom(400*ms, semconvTTFC),
 		},
 		{
-			"a built-in event with another role", Vocabulary{Events: map[string]EventRow{"write": {Role: RoleFirstChunk}}},
+			"a built-in event with another role",
+			Vocabulary{Events: map[string]EventRow{"write": {Role: RoleFirstChunk}}},
 			build(event("write", 300*ms)), custom(300*ms, "write"),
 		},
 		{
-			"a built-in prefix as a name", Vocabulary{Events: map[string]EventRow{"mlflow.chunk.item.": {Role: RoleChunk}}},
-			build(event("mlflow.chunk.item.0", 300*ms), event("mlflow.chunk.item.1", 400*ms)), verdict{},
+			"a built-in prefix as a name",
+			Vocabulary{Events: map[string]EventRow{"mlflow.chunk.item.": {Role: RoleChunk}}},
+			build(event("mlflow.chunk.item.0", 300*ms), event("mlflow.chunk.item.1", 400*ms)),
+			verdict{},
 		},
 
 		{"disabled attribute", Vocabulary{Disable: []string{semconvTTFC}}, build(attr(semconvTTFC, 0.4)), verdict{}},
@@ -92,18 +97,23 @@ func TestUserVocabulary(t *testing.T) {
 		{"disabled content type", Vocabulary{Disable: []string{"http.response.header.content-type"}}, build(attr("http.response.header.content-type", "text/event-stream")), verdict{}},
 
 		{
-			"trusted ambiguous key", Vocabulary{Trust: []string{latencyTTFT}}, build(scope("vllm"), attr(latencyTTFT, 0.4)),
+			"trusted ambiguous key",
+			Vocabulary{Trust: []string{latencyTTFT}},
+			build(scope("vllm"), attr(latencyTTFT, 0.4)),
 			verdict{streams: true, first: 400 * ms, source: latencyTTFT, dialect: "vllm", outcome: OutcomeUnknown},
 		},
 		{"trusted key of a plain call: the whole duration", Vocabulary{Trust: []string{latencyTTFT}}, build(scope("vllm"), attr(latencyTTFT, 2.0)), verdict{}},
 		{"trust does not beat a flag that is false", Vocabulary{Trust: []string{latencyTTFT}}, build(attr("gen_ai.request.stream", false), attr(latencyTTFT, 0.4)), verdict{}},
 		{
-			"trusted margin key", Vocabulary{Trust: []string{"mastra.completion_start_time"}},
+			"trusted margin key",
+			Vocabulary{Trust: []string{"mastra.completion_start_time"}},
 			build(attr("mastra.completion_start_time", stamp(1950*ms, time.RFC3339Nano, time.UTC))),
 			verdict{streams: true, first: 1950 * ms, source: "mastra.completion_start_time", dialect: "mastra", outcome: OutcomeIncomplete},
 		},
 		{
-			"trusted protocol event", Vocabulary{Trust: []string{"first_upstream_rx_byte_received"}}, build(event("first_upstream_rx_byte_received", 300*ms)),
+			"trusted protocol event",
+			Vocabulary{Trust: []string{"first_upstream_rx_byte_received"}},
+			build(event("first_upstream_rx_byte_received", 300*ms)),
 			verdict{streams: true, first: 300 * ms, source: "first_upstream_rx_byte_received", dialect: "envoy", outcome: OutcomeUnknown},
 		},
 		{
