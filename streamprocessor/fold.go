@@ -104,8 +104,9 @@ func newFoldingProcessor(ctx context.Context, set processor.Settings, cfg *Confi
 }
 
 // Start starts the clock of the streams.
-func (f *foldingProcessor) Start(context.Context, component.Host) error {
-	ctx, cancel := context.WithCancel(context.Background())
+func (f *foldingProcessor) Start(ctx context.Context, _ component.Host) error {
+	// The context of a start ends with it.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	go f.run(ctx)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -482,7 +483,7 @@ func TestSpansBelowChunkSpansMoveUp(t *testing.T) {
 	nested := bareSpan("GET /chat http send", 51, 102, ptrace.SpanKindInternal, shapeStart+int64(600*ms), shapeStart+int64(600*ms))
 	nested.Attributes().PutStr("asgi.event.type", "http.response.body") // two middlewares: the inner one's chunk span below the outer one's
 	for _, together := range []bool{true, false} {
-		t.Run(fmt.Sprint(together), func(t *testing.T) {
+		t.Run(strconv.FormatBool(together), func(t *testing.T) {
 			h := newHarness(t, folding)
 			spans := append([]ptrace.Span{below, nested}, s.chunks...)
 			if together {
@@ -691,16 +692,14 @@ func (m *moody) all() []ptrace.Traces {
 }
 
 // newHarnessFor is newHarness with another next consumer. What a test leaves open goes nowhere.
-func newHarnessFor(t testing.TB, consume interface {
-	ConsumeTraces(context.Context, ptrace.Traces) error
-}, set ...func(*Config)) *harness {
+func newHarnessFor(t testing.TB, consume consumer.ConsumeTracesFunc, set ...func(*Config)) *harness {
 	t.Helper()
 	h := &harness{cfg: createDefaultConfig().(*Config), tel: componenttest.NewTelemetry()}
 	for _, f := range set {
 		f(h.cfg)
 	}
 	require.NoError(t, h.cfg.Validate())
-	next, err := consumer.NewTraces(consume.ConsumeTraces)
+	next, err := consumer.NewTraces(consume)
 	require.NoError(t, err)
 	h.Traces, err = NewFactory().CreateTraces(context.Background(), metadatatest.NewSettings(h.tel), h.cfg, next)
 	require.NoError(t, err)
@@ -717,7 +716,7 @@ func newHarnessFor(t testing.TB, consume interface {
 func newMoody(t testing.TB, set ...func(*Config)) (*harness, *moody) {
 	t.Helper()
 	m := &moody{}
-	h := newHarnessFor(t, m, append([]func(*Config){folding}, set...)...)
+	h := newHarnessFor(t, m.ConsumeTraces, append([]func(*Config){folding}, set...)...)
 	return h, m
 }
 
@@ -788,7 +787,6 @@ func TestAHeldParentThatCannotBeSentStays(t *testing.T) {
 		next.be(nil)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, len(want), len(contents(t, next.all()...)))
 		assert.Equal(t, want, contents(t, next.all()...))
 	})
 }
@@ -798,7 +796,7 @@ func TestShutdownReturnsTheError(t *testing.T) {
 	h, next := newMoody(t)
 	h.consume(t, s.batch(s.chunks...))
 	next.be(errNext)
-	err := h.Traces.Shutdown(t.Context())
+	err := h.Shutdown(t.Context())
 	require.ErrorIs(t, err, errNext)
 	require.ErrorContains(t, err, "3 spans")
 }
@@ -886,7 +884,7 @@ func TestFullStoreRefuses(t *testing.T) {
 	}
 	assert.Equal(t, 3, accepted, "one more than max_streams shows that there is no way out")
 	next.be(nil)
-	require.NoError(t, h.Traces.Shutdown(t.Context()))
+	require.NoError(t, h.Shutdown(t.Context()))
 	spans := 0
 	for _, td := range next.all() {
 		spans += len(spansOf(td))
@@ -906,10 +904,11 @@ func TestFoldingIsSafeForConcurrentUse(t *testing.T) {
 	for i := range streams {
 		wg.Go(func() {
 			s := base.withTrace(i)
-			for _, c := range s.chunks {
-				assert.NoError(t, h.ConsumeTraces(context.Background(), s.batch(c)))
+			for _, span := range append(s.chunks, s.parent) {
+				if err := h.ConsumeTraces(context.Background(), s.batch(span)); err != nil {
+					t.Error(err)
+				}
 			}
-			assert.NoError(t, h.ConsumeTraces(context.Background(), s.batch(s.parent)))
 		})
 	}
 	wg.Wait()
@@ -934,20 +933,17 @@ func TestFoldingIsSafeForConcurrentUse(t *testing.T) {
 func TestNextConsumerThatHangsAtShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sglang(200*ms, 400*ms, 600*ms)
-		next := hanging{}
-		h := newHarnessFor(t, next, folding)
+		h := newHarnessFor(t, hang, folding)
 		require.NoError(t, h.ConsumeTraces(t.Context(), s.batch(s.chunks...)))
 		time.Sleep(35 * time.Second) // the flush is under way and hangs
 		require.NoError(t, h.ConsumeTraces(t.Context(), s.withTrace(1).batch(s.withTrace(1).chunks...)), "and holds up nobody")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, h.Traces.Shutdown(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, h.Shutdown(ctx), context.DeadlineExceeded)
 	})
 }
 
-type hanging struct{}
-
-func (hanging) ConsumeTraces(ctx context.Context, _ ptrace.Traces) error {
+func hang(ctx context.Context, _ ptrace.Traces) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -29,10 +29,11 @@ func chunkSpan(name string, attributes map[string]string) ptrace.Span {
 }
 
 func TestChunkSpanRows(t *testing.T) {
+	const websocket = " websocket"
 	custom, err := Compile(Vocabulary{
 		Spans: map[string]SpanRow{
 			"part":        {Role: RoleChunk},
-			" websocket":  {Role: RoleChunk, Suffix: true, Where: map[string]string{"asgi.event.type": "websocket.send", "n": "1"}},
+			websocket:     {Role: RoleChunk, Suffix: true, Where: map[string]string{"asgi.event.type": "websocket.send", "n": "1"}},
 			"decode_loop": {Role: RoleChunk}, // the user's row for it: any scope
 		},
 		Disable: []string{"text_delta"},
@@ -152,7 +153,7 @@ func TestChunkTotalsIgnoreTheOrder(t *testing.T) {
 		}
 		want := sum()
 		for range 5 {
-			require.Equal(t, want, sum())
+			require.Equal(t, want, sum()) //nolint:testifylint // both are sums
 		}
 		require.Equal(t, int64(len(all)), want.Seen)
 	}

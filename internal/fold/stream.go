@@ -206,13 +206,13 @@ func (s *Stream) Knows(b *Batch) bool {
 	return len(b.Chunks) > 0 && slices.Contains(s.prints[:], b.fingerprint())
 }
 
-func (s *Stream) remember(print uint64) {
-	s.prints[s.printAt%remembered] = print
+func (s *Stream) remember(fingerprint uint64) {
+	s.prints[s.printAt%remembered] = fingerprint
 	s.printAt++
 }
 
 // addInstant keeps an instant, or what can be kept of it.
-func (s *Stream) addInstant(at int64, latest int64, l *Limits) {
+func (s *Stream) addInstant(at, latest int64, l *Limits) {
 	if s.instants.n < l.MaxChunks {
 		s.instants.add(at)
 		return
@@ -300,9 +300,9 @@ func (s *Stream) join(o *Stream, l *Limits) {
 	}
 	s.Parents = append(s.Parents, o.Parents...)
 	o.Parents = nil
-	for _, print := range o.prints {
-		if print != 0 {
-			s.remember(print)
+	for _, fingerprint := range o.prints {
+		if fingerprint != 0 {
+			s.remember(fingerprint)
 		}
 	}
 	s.touched = max(s.touched, o.touched)
