@@ -492,12 +492,12 @@ func TestExplicitToExponential(t *testing.T) {
 }
 
 func TestExponentialDownscale(t *testing.T) {
-	in, p := newExponential(delta)
+	in, _ := newExponential(delta)
 	h := newMetricsHarness(t, HistogramRule{MetricNames: []string{"d"}, Exponential: &ExponentialConfig{MaxSize: 160, MaxScale: 0}})
 	out := h.send(t, in)
 	want := pmetric.NewMetrics()
 	in.CopyTo(want)
-	p = onlyMetric(want).ExponentialHistogram().DataPoints().At(0)
+	p := onlyMetric(want).ExponentialHistogram().DataPoints().At(0)
 	p.SetScale(0)
 	p.Positive().SetOffset(-1)
 	p.Positive().BucketCounts().FromRaw([]uint64{3, 7})
@@ -559,7 +559,8 @@ func TestRefusedPointsKeepTheWholeMetric(t *testing.T) {
 				md, _ := newExponential(delta)
 				onlyMetric(md).ExponentialHistogram().DataPoints().AppendEmpty()
 				return md
-			}, map[string]int64{"mixed_rules": 1},
+			},
+			map[string]int64{"mixed_rules": 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -734,9 +735,9 @@ func TestStreamIdentity(t *testing.T) {
 		func(_ pmetric.Metrics, a pcommon.Map) int { a.PutStr("b", "3"); return 0 },
 		func(_ pmetric.Metrics, a pcommon.Map) int { a.PutInt("b", 2); return 0 },
 	} {
-		md, a := base()
-		rule := change(md, a)
-		k := key(md, a, rule)
+		changed, attributes := base()
+		rule := change(changed, attributes)
+		k := key(changed, attributes, rule)
 		assert.NotContains(t, seen, k)
 		seen = append(seen, k)
 	}
@@ -744,9 +745,9 @@ func TestStreamIdentity(t *testing.T) {
 	a.Remove("a")
 	a.PutStr("a", "1")
 	assert.Equal(t, seen[0], key(md, a, 0))
-	k := seen[0]
+	k, again := seen[0], key(md, a, 0)
 	assert.NotEqual(t, k.phase(1), k.phase(2))
-	assert.Equal(t, k.phase(1), k.phase(1))
+	assert.Equal(t, k.phase(1), again.phase(1))
 }
 
 // Sources change their layout, restart and race each other.
@@ -759,7 +760,7 @@ func TestConcurrentMetrics(t *testing.T) {
 			for i := range 200 {
 				in := newHistogram("d", "s", []pmetric.AggregationTemporality{delta, cumulative}[i%2], []float64{1, 2, 4 + float64(rng.IntN(5))}, 1, 2, 3, 4)
 				onlyMetric(in).Histogram().DataPoints().At(0).Attributes().PutInt("stream", int64(rng.IntN(4)))
-				assert.NoError(t, h.ConsumeMetrics(context.Background(), in))
+				assert.NoError(t, h.ConsumeMetrics(context.Background(), in)) //nolint:testifylint // not in the test's goroutine
 				exponential, _ := newExponential(delta)
 				assert.NoError(t, h.ConsumeMetrics(context.Background(), exponential))
 			}
@@ -776,6 +777,62 @@ func TestConcurrentMetrics(t *testing.T) {
 		require.Equal(t, p.ExplicitBounds().Len()+1, p.BucketCounts().Len())
 	}
 	assert.Len(t, h.sink.AllMetrics(), 8*400)
+}
+
+// A source that starts again, with other boundaries: the plan has no memory, so the new counts stand for themselves.
+func TestRestartWithOtherBoundaries(t *testing.T) {
+	h := newMetricsHarness(t, explicit("d", 1, 3, 4))
+	first := onlyMetric(h.send(t, newHistogram("d", "s", cumulative, []float64{1, 2, 4}, 5, 6, 100, 7))).Histogram().DataPoints().At(0)
+	assert.Equal(t, []uint64{5, 56, 50, 7}, countsOf(first))
+	again := newHistogram("d", "s", cumulative, []float64{1, 4, 8}, 1, 3, 0, 0)
+	onlyMetric(again).Histogram().DataPoints().At(0).SetStartTimestamp(9_000)
+	second := onlyMetric(h.send(t, again)).Histogram().DataPoints().At(0)
+	assert.Equal(t, []uint64{1, 2, 1, 0}, countsOf(second))
+	assert.Equal(t, []float64{1, 3, 4}, second.ExplicitBounds().AsRaw(), "one layout whatever the source's")
+	assert.Equal(t, pcommon.Timestamp(9_000), second.StartTimestamp())
+}
+
+func TestTelemetryOfDeltaStreams(t *testing.T) {
+	h := newMetricsHarness(t, explicit("d", 3))
+	for i := range 5 {
+		in := newHistogram("d", "s", delta, []float64{1, 2, 4}, 0, 0, 1, 0)
+		onlyMetric(in).Histogram().DataPoints().At(0).Attributes().PutInt("stream", int64(i))
+		h.send(t, in)
+		h.send(t, in)
+	}
+	metadatatest.AssertEqualProcessorStreamHistogramDeltaStreams(t, h.tel, []metricdata.DataPoint[int64]{{Value: 5}}, metricdatatest.IgnoreTimestamp())
+
+	// Where no bucket is split there is nothing to keep.
+	h = newMetricsHarness(t, explicit("d", 2))
+	h.send(t, newHistogram("d", "s", delta, []float64{1, 2, 4}, 0, 0, 1, 0))
+	_, err := h.tel.GetMetric("otelcol_processor_stream_histogram_delta_streams")
+	require.Error(t, err)
+}
+
+// Converting in place takes memory only where the new layout is longer, and then once.
+func TestInPlaceConversionAllocatesNothing(t *testing.T) {
+	for name, temporality := range map[string]pmetric.AggregationTemporality{"cumulative": cumulative, "delta": delta} {
+		t.Run(name, func(t *testing.T) {
+			cfg := createDefaultConfig().(*Config)
+			cfg.Histograms = []HistogramRule{explicit("d", 1, 3, 4), explicit("e", 1, 3, 4)}
+			p, err := newMetricsProcessor(nopSettings(), cfg)
+			require.NoError(t, err)
+			const points = 1000
+			in := newHistogram("d", "s", temporality, []float64{1, 2, 4}, 1, 2, 3, 4)
+			for i := range points - 1 {
+				addPoint(onlyMetric(in), []float64{1, 2, 4}, 1, 2, 3, 4).Attributes().PutInt("i", int64(i))
+			}
+			perBatch := testing.AllocsPerRun(10, func() {
+				for _, point := range onlyMetric(in).Histogram().DataPoints().All() {
+					point.ExplicitBounds().SetAt(1, 2)
+				}
+				_, err = p.processMetrics(context.Background(), in)
+			})
+			require.NoError(t, err)
+			assert.Equal(t, []float64{1, 3, 4}, onlyMetric(in).Histogram().DataPoints().At(points-1).ExplicitBounds().AsRaw())
+			assert.Less(t, perBatch/points, 0.1)
+		})
+	}
 }
 
 func TestWarningsAreBounded(t *testing.T) {
@@ -837,16 +894,19 @@ func TestInvalidHistogramRules(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			cfg := createDefaultConfig().(*Config)
 			require.NoError(t, confmap.NewFromStringMap(map[string]any{"histograms": []any{rule}}).Unmarshal(cfg))
-			assert.ErrorContains(t, confmap.Validate(cfg), want)
+			require.ErrorContains(t, confmap.Validate(cfg), want)
 		})
 	}
 	// A caller that skips Validate gets the error from the constructor.
 	for _, rule := range []HistogramRule{
-		explicit("d", 2, 1), {MetricNames: []string{"("}, MatchType: matchRegexp}, {MetricNames: []string{"d"}},
-		{MetricNames: []string{"d"}, Explicit: &ExplicitConfig{}}, {MetricNames: []string{"d"}, Attributes: map[string]any{"a": struct{}{}}},
+		explicit("d", 2, 1),
+		{MetricNames: []string{"("}, MatchType: matchRegexp},
+		{MetricNames: []string{"d"}},
+		{MetricNames: []string{"d"}, Explicit: &ExplicitConfig{}},
+		{MetricNames: []string{"d"}, Attributes: map[string]any{"a": struct{}{}}},
 	} {
 		_, err := newMetricsProcessor(nopSettings(), &Config{Histograms: []HistogramRule{rule}})
-		assert.ErrorContains(t, err, "histograms::0")
+		require.ErrorContains(t, err, "histograms::0")
 	}
 }
 

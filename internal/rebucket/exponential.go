@@ -7,6 +7,13 @@ import (
 	"sort"
 )
 
+// ExponentialPlan is a Plan from exponential buckets of one scale, whatever their range, and a zero bucket of one width.
+type ExponentialPlan struct {
+	Plan
+	zero      Plan // of a single source bucket, the zero bucket
+	threshold float64
+}
+
 // ApplyExponential is Apply for an exponential histogram; p is from [Target.Exponential] for x.Scale and x.ZeroThreshold. Negative
 // observations make no sense of durations; they go into the first bucket, and anomalies is their number.
 func (p *ExponentialPlan) ApplyExponential(dst []uint64, x *Exponential, carry *Carry) (c Certainty, anomalies uint64) {
@@ -24,13 +31,6 @@ func (p *ExponentialPlan) ApplyExponential(dst []uint64, x *Exponential, carry *
 	c.Total += anomalies
 	c.Overflow = dst[len(dst)-1]
 	return c, anomalies
-}
-
-// ExponentialPlan is a Plan from exponential buckets of one scale, whatever their range, and a zero bucket of one width.
-type ExponentialPlan struct {
-	Plan
-	zero      Plan // of a single source bucket, the zero bucket
-	threshold float64
 }
 
 // Splits is [Plan.Splits], of the zero bucket too.

@@ -121,7 +121,8 @@ func TestPlanKnowsWhatItKnows(t *testing.T) {
 	want := []held{{0, false}, {0, true}, {2, false}, {2, false}, {0, true}, {3, false}}
 	for i, w := range want {
 		source, isExact := p.Holder(i)
-		assert.Equal(t, w, held{source, isExact}, "bound %v", p.Bounds()[i])
+		got := held{source, isExact}
+		assert.Equal(t, w, got, "bound %v", p.Bounds()[i])
 	}
 	assert.False(t, p.Exact())
 	assert.False(t, p.Identity())
@@ -293,23 +294,23 @@ func TestDownscale(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
-	assert.NoError(t, CheckExplicit([]float64{1, 2}, TotalsOf(1, 2, 3), 6))
-	assert.NoError(t, CheckExplicit([]float64{1}, TotalsOf(math.MaxUint64-1, 1), math.MaxUint64))
-	assert.ErrorIs(t, CheckExplicit([]float64{1, 2, 4}, TotalsOf(1, 2, 3), 6), ErrBucketCount)
-	assert.ErrorIs(t, CheckExplicit([]float64{1, 2}, TotalsOf(1, 2, 3), 9), ErrTotal)
-	assert.ErrorIs(t, CheckExplicit([]float64{1}, TotalsOf(math.MaxUint64, 1), 0), ErrTotal, "a sum that wraps is no sum")
+	require.NoError(t, CheckExplicit([]float64{1, 2}, TotalsOf(1, 2, 3), 6))
+	require.NoError(t, CheckExplicit([]float64{1}, TotalsOf(math.MaxUint64-1, 1), math.MaxUint64))
+	require.ErrorIs(t, CheckExplicit([]float64{1, 2, 4}, TotalsOf(1, 2, 3), 6), ErrBucketCount)
+	require.ErrorIs(t, CheckExplicit([]float64{1, 2}, TotalsOf(1, 2, 3), 9), ErrTotal)
+	require.ErrorIs(t, CheckExplicit([]float64{1}, TotalsOf(math.MaxUint64, 1), 0), ErrTotal, "a sum that wraps is no sum")
 	for _, bounds := range [][]float64{{1, 4, 2}, {1, 1, 2}, {nan, 1, 2}, {1, nan, 2}, {1, 2, nan}, {1, 2, inf}, {-inf, 1, 2}} {
-		assert.ErrorIs(t, CheckExplicit(bounds, TotalsOf(1, 1, 1, 0), 3), ErrBounds, "%v", bounds)
+		require.ErrorIs(t, CheckExplicit(bounds, TotalsOf(1, 1, 1, 0), 3), ErrBounds, "%v", bounds)
 	}
 
 	ok := Exponential{ZeroCount: 1, Positive: Buckets{Counts: TotalsOf(2)}, Negative: Buckets{Counts: TotalsOf(3)}}
-	assert.NoError(t, ok.Check(6))
-	assert.ErrorIs(t, ok.Check(7), ErrTotal)
+	require.NoError(t, ok.Check(6))
+	require.ErrorIs(t, ok.Check(7), ErrTotal)
 	for _, scale := range []int32{-11, 21, math.MaxInt32, math.MinInt32} {
-		assert.ErrorIs(t, (&Exponential{Scale: scale}).Check(0), ErrScale)
+		require.ErrorIs(t, (&Exponential{Scale: scale}).Check(0), ErrScale)
 	}
 	for _, zero := range []float64{-1, nan, inf} {
-		assert.ErrorIs(t, (&Exponential{ZeroThreshold: zero}).Check(0), ErrZero)
+		require.ErrorIs(t, (&Exponential{ZeroThreshold: zero}).Check(0), ErrZero)
 	}
 }
 
@@ -321,7 +322,7 @@ func TestScale(t *testing.T) {
 func TestNewTarget(t *testing.T) {
 	for _, bounds := range [][]float64{nil, {2, 1}, {1, 1}, {-1, 1}, {math.NaN()}, {1, math.Inf(1)}} {
 		_, err := NewTarget(bounds, Auto, true)
-		assert.ErrorIs(t, err, ErrBounds, "%v", bounds)
+		require.ErrorIs(t, err, ErrBounds, "%v", bounds)
 	}
 }
 
@@ -350,6 +351,7 @@ func TestPlansAreKeptAndBounded(t *testing.T) {
 		tt.Explicit([]float64{1, 2, 4 + float64(i)})
 	}
 	assert.LessOrEqual(t, len(tt.explicit.plans), maxPlans)
-	assert.Same(t, tt.Exponential(3, 0), tt.Exponential(3, 0))
-	assert.NotSame(t, tt.Exponential(3, 0), tt.Exponential(3, 1))
+	exponential := tt.Exponential(3, 0)
+	assert.Same(t, exponential, tt.Exponential(3, 0))
+	assert.NotSame(t, exponential, tt.Exponential(3, 1))
 }

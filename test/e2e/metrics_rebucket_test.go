@@ -165,7 +165,7 @@ func TestMetricsRebucketedInPrometheus(t *testing.T) {
 		for _, series := range []string{`last_over_time(classic_seconds_bucket{layout="%s"}` + window + `)`, `rate(classic_seconds_bucket{layout="%s"}` + window + `)`} {
 			of := func(layout string) string { return fmt.Sprintf(series, layout) }
 			for _, bound := range []string{"0.05", "0.1", "1", "5", "10"} { // in both layouts
-				share := fmt.Sprintf(`scalar(sum((%s) and on(le) label_replace(vector(1), "le", "%s", "", "")) / sum((%s) and on(le) label_replace(vector(1), "le", "+Inf", "", "")))`, of("source"), bound, of("source"))
+				share := fmt.Sprintf(`scalar(sum((%s) and on(le) label_replace(vector(1), "le", %q, "", "")) / sum((%s) and on(le) label_replace(vector(1), "le", "+Inf", "", "")))`, of("source"), bound, of("source"))
 				var got [2]float64
 				for i, layout := range []string{"source", "converted"} {
 					v := at(`histogram_quantile(` + share + `, ` + of(layout) + `)`)
