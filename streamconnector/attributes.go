@@ -6,6 +6,7 @@ package streamconnector
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -121,26 +122,27 @@ func mix(h, next uint64) uint64 {
 // wanted is the set of attributes that are looked for, all in one pass. It is small and fixed when the connector starts.
 type wanted struct {
 	keys []string
-	// byLength holds, per length, the keys of that length: most attributes of a span are told apart by it without a look at their text.
-	byLength [64][]wantedKey
+	// bySketch leads from the sketch of a key to the slots of the wanted keys with that sketch. A stream span has some thirty attributes of
+	// which a handful are wanted: nearly all others are told apart by one look here, without a hash or a comparison.
+	bySketch [256][]int
 }
 
-type wantedKey struct {
-	key  string
-	slot int
+// sketch is a hash of what a key costs nothing to look at: its length, its first and its last byte.
+func sketch(key string) uint8 {
+	if key == "" {
+		return 0
+	}
+	return uint8(len(key)) + 31*key[0] + 113*key[len(key)-1]
 }
 
 // slot returns the position of the key among the wanted ones, which it joins if it is new.
 func (w *wanted) slot(key string) int {
-	at := len(key) % len(w.byLength)
-	for _, k := range w.byLength[at] {
-		if k.key == key {
-			return k.slot
-		}
+	if slot := slices.Index(w.keys, key); slot >= 0 {
+		return slot
 	}
 	slot := len(w.keys)
 	w.keys = append(w.keys, key)
-	w.byLength[at] = append(w.byLength[at], wantedKey{key, slot})
+	w.bySketch[sketch(key)] = append(w.bySketch[sketch(key)], slot)
 	return slot
 }
 
@@ -148,9 +150,9 @@ func (w *wanted) slot(key string) int {
 func (w *wanted) read(attrs pcommon.Map, found []value) {
 	clear(found)
 	for key, v := range attrs.All() {
-		for _, k := range w.byLength[len(key)%len(w.byLength)] {
-			if k.key == key {
-				found[k.slot] = valueOf(v)
+		for _, slot := range w.bySketch[sketch(key)] {
+			if w.keys[slot] == key {
+				found[slot] = valueOf(v)
 			}
 		}
 	}

@@ -4,6 +4,7 @@
 package streamconnector
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -19,39 +20,58 @@ type exemplar struct {
 	values values
 }
 
-// reservoir keeps a uniform sample of the streams since the last export: Algorithm R (Vitter, "Random Sampling with a Reservoir", 1985),
-// which is what the SDK's fixed-size reservoir amounts to. The SDK's own takes the span from a context, one measurement at a time. Here
-// one decision serves all metrics of a series, so that the gap, the stall and the rate of a stream are found under the same trace.
+// reservoir keeps a uniform sample of the streams since the last export: Algorithm L (Li, "Reservoir-sampling algorithms of time complexity
+// O(n(1 + log(N/n)))", 1994), as the SDK's fixed-size reservoir does. Once it is full, it draws how many streams to pass over, so that
+// nearly all of them cost one comparison. The SDK's own takes the span from a context, one measurement at a time. Here one decision serves
+// all metrics of a series, so that the gap, the stall and the rate of a stream are found under the same trace.
 type reservoir struct {
 	kept []exemplar
 	seen uint64
+	next uint64  // the number of the stream that is kept next, counted like seen
+	w    float64 // the largest of the random keys of those kept
 }
 
 // offer considers a stream.
 func (r *reservoir) offer(size int, span ptrace.Span, at pcommon.Timestamp, v *values) {
+	r.seen++
+	full := len(r.kept) >= size
+	if full && r.seen < r.next {
+		return
+	}
 	id := span.TraceID()
 	if size == 0 || id.IsEmpty() {
 		return
 	}
-	r.seen++
 	slot := len(r.kept)
-	if slot < size {
-		r.kept = append(r.kept, exemplar{})
-	} else if drawn := rand.Uint64N(r.seen); drawn < uint64(size) {
-		slot = int(drawn)
+	if full {
+		slot = rand.IntN(size)
 	} else {
-		return
+		r.kept = append(r.kept, exemplar{})
 	}
 	r.kept[slot] = exemplar{id, span.SpanID(), at, *v}
+	if len(r.kept) == size {
+		r.skip(size)
+	}
+}
+
+// skip draws the number of the stream that is kept next.
+func (r *reservoir) skip(size int) {
+	if r.w == 0 {
+		r.w = 1
+	}
+	r.w *= math.Exp(math.Log(1-rand.Float64()) / float64(size))
+	passed := math.Floor(math.Log(1-rand.Float64()) / math.Log1p(-r.w))
+	r.next = r.seen + 1 + uint64(min(passed, 1<<62))
 }
 
 func (r *reservoir) reset() {
-	r.kept, r.seen = r.kept[:0], 0
+	*r = reservoir{kept: r.kept[:0]}
 }
 
 // merge brings back what a refused export held, as far as there is room.
 func (r *reservoir) merge(o *reservoir, size int) {
 	r.seen += o.seen
+	r.next += o.seen
 	r.kept = append(r.kept, o.kept[:min(len(o.kept), max(0, size-len(r.kept)))]...)
 }
 
