@@ -187,7 +187,7 @@ func distance(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 func TestPlanLaws(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, c := range conversions(t) {
-		for range 100 {
+		for range 40 {
 			counts := someCounts(rng, c.sources)
 			more := someCounts(rng, c.sources)
 			if sum(counts) > 1<<62 || sum(more) > 1<<62 {
@@ -204,7 +204,7 @@ func TestNoSnapshotShowsAReset(t *testing.T) {
 	for _, c := range conversions(t) {
 		counts := make([]uint64, c.sources)
 		last, _ := c.apply(counts, nil)
-		for range 2000 {
+		for range 500 {
 			counts[rng.IntN(c.sources)]++
 			got, _ := c.apply(counts, nil)
 			for j := range got {
@@ -294,7 +294,7 @@ func TestCarryAgreesWithCumulative(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	var snapshots, twoOff int
 	for _, c := range conversions(t) {
-		for range 20 {
+		for range 8 {
 			carry := NewCarry(rng.Uint64())
 			total := make([]uint64, c.sources)
 			emitted := make([]uint64, c.size)
@@ -382,7 +382,7 @@ func TestCarrySurvivesChangesOfScale(t *testing.T) {
 	carry := NewCarry(rng.Uint64())
 	emitted := make([]uint64, 4)
 	expected := make([]float64, 4) // real-valued
-	for range 5000 {
+	for range 2000 {
 		scale := int32(rng.IntN(4))
 		index := int32(rng.IntN(3 << scale)) // (1, 8]
 		dst := make([]uint64, 4)
