@@ -92,7 +92,7 @@ func ofRound(td ptrace.Traces, round uint64) ptrace.Traces {
 	return td
 }
 
-var folding = settings{"chunk_spans": settings{"enabled": true, "max_streams": 2_000_000}}
+var folding = settings{"chunk_spans": settings{"enabled": true, "max_streams": 2_000_000, "wait": "1h"}}
 
 // BenchmarkChunkSpansProcessorOpen folds chunk spans whose parents come in a later batch, so that every stream stays open in between.
 func BenchmarkChunkSpansProcessorOpen(b *testing.B) {

@@ -299,3 +299,6 @@ func point(m pcommon.Map, i int) {
 	m.PutInt("http.response.status_code", 200)
 	m.PutStr("url.scheme", "https")
 }
+
+// Nanos turns a duration into what is added to a timestamp.
+func Nanos(d time.Duration) pcommon.Timestamp { return pcommon.Timestamp(d.Nanoseconds()) }
