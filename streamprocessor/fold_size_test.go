@@ -180,7 +180,7 @@ func TestMillionChunkSpansOfOneParent(t *testing.T) {
 	})
 }
 
-// TestMillionChunkSpansThatAreNoStream: body writes without spread must come back, however many they are, without memory following them.
+// TestManyChunkSpansThatAreNoStream: body writes without spread must come back, however many they are, without memory following them.
 func TestManyChunkSpansThatAreNoStream(t *testing.T) {
 	const n, perRequest = 50_000, 500
 	h := newHarness(t, folding)
@@ -200,25 +200,35 @@ func TestManyChunkSpansThatAreNoStream(t *testing.T) {
 	assert.Len(t, contents(t, h.sink.AllTraces()...), n+1)
 }
 
+// TestHugeChunkSpans: whole chunk spans are kept within a budget of memory; those that it has no room for pass.
 func TestHugeChunkSpans(t *testing.T) {
+	const size, others = 4 << 20, 10
 	h := newHarness(t, folding)
-	s := asgi(200*ms, 201*ms, 202*ms, 203*ms, 204*ms, 205*ms)
-	for i, c := range s.chunks {
-		c.Attributes().PutStr("content", strings.Repeat(string(rune('a'+i)), 4<<20))
-		h.consume(t, s.batch(c))
+	want := map[pcommon.TraceID]int{}
+	send := func(s shape) {
+		for i, c := range s.chunks {
+			c.Attributes().PutStr("content", strings.Repeat(string(rune('a'+i)), size))
+			want[c.TraceID()]++
+			h.consume(t, s.batch(c))
+		}
 	}
+	send(asgi(200*ms, 201*ms, 202*ms, 203*ms, 204*ms, 205*ms))
 	require.Zero(t, h.sink.SpanCount())
-	var huge []ptrace.Span
-	for i := range 30 { // and streams enough to fill what there is for whole chunk spans
-		other := asgi(200 * ms).withTrace(i + 1)
-		other.chunks[0].SetSpanID(idOf(9000 + i))
-		other.chunks[0].Attributes().PutStr("content", strings.Repeat("z", 4<<20))
-		h.consume(t, other.batch(other.chunks...))
-		huge = append(huge, other.chunks...)
+	for i := range others { // each of them would fit
+		send(asgi(200 * ms).withTrace(i + 1))
 	}
-	assert.Less(t, h.Traces.(*foldingProcessor).store.Bytes(), int64(130<<20), "the budget of whole chunk spans, and one more")
+	require.Positive(t, h.sink.SpanCount(), "the budget is full")
+	assert.Less(t, h.Traces.(*foldingProcessor).store.Bytes(), int64(110<<20), "1 KiB for each of max_streams, and one span")
 	require.NoError(t, h.Shutdown(t.Context()))
-	assert.Equal(t, contents(t, s.batch(append(huge, s.chunks...)...)), contents(t, h.sink.AllTraces()...))
+	got := map[pcommon.TraceID]int{}
+	for _, td := range h.sink.AllTraces() {
+		for _, s := range spansOf(td) {
+			v, _ := s.Attributes().Get("content")
+			require.Len(t, v.Str(), size)
+			got[s.TraceID()]++
+		}
+	}
+	assert.Equal(t, want, got)
 }
 
 func TestHostileTimesAndIDs(t *testing.T) {
