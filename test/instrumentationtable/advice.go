@@ -20,6 +20,7 @@ var adviceWhole = []advice{
 	{"sentry", "The flag is there, a time is not. " + writeYourself},
 	{"litellm", "Its time to first token goes to a metric only. " + writeYourself},
 	{"openinference", "The flag is inside a JSON text; JavaScript's libraries write no first-token event, Python's do. " + writeYourself},
+	{"openllmetry", "This one writes a flag and neither chunk events nor a time. " + writeYourself},
 	{"http", "The content type says that it streams; no instrumentation of this client records the first byte of the body."},
 	{"undici", "The content type says that it streams; no instrumentation of this client records the first byte of the body."},
 	{"sse-relay", "The content type says that it streams; no instrumentation of these clients records the first byte of the body."},
@@ -27,6 +28,8 @@ var adviceWhole = []advice{
 }
 
 var adviceNone = []advice{
+	{"llamaindex", "The span ends before the stream begins, and its first-token event lies after its end: refused, and counted as `first_chunk_out_of_span`. " +
+		"The span of the client library below it is the one to record."},
 	{"langsmith", "No span is exported for a completed stream. " + writeYourself},
 	{"logfire", "The request's span ends at the headers; the stream is a record of its own at its end, with a duration that does not count from the request. " +
 		"`logfire.instrument_openai` together with Pydantic AI, or OTel's own instrumentation, writes a time to first chunk."},

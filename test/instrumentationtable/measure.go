@@ -46,6 +46,7 @@ type row struct {
 	written int   // content chunks that were written in smooth4
 	folded  bool
 	nested  bool // another span of the same call is marked
+	apart   bool // the call is recorded twice, in two traces
 	// overLimit: a stream whose first chunk was among the events that its SDK dropped.
 	overLimit bool
 	// retry is the error of the first chunk when a first attempt failed inside the same span or beside it.
@@ -103,6 +104,11 @@ func eachSpan(traces []ptrace.Traces, f func(scope pcommon.InstrumentationScope,
 			}
 		}
 	}
+}
+
+// inTwoTraces reports whether streams of one call lie in more than one trace, where nothing ties them together.
+func inTwoTraces(streams []stream) bool {
+	return slices.ContainsFunc(streams, func(s stream) bool { return s.span.TraceID() != streams[0].span.TraceID() })
 }
 
 // scenarios whose truth is a streamed response with at least one write of the body.
@@ -196,6 +202,7 @@ func (m *measurer) capture(c captures.Capture) error {
 		st.source = sources[id]
 		streams = append(streams, st)
 	})
+	apart := len(truth) == 1 && inTwoTraces(streams)
 	for _, st := range streams {
 		if c.Scenario == "nonstream" {
 			return fmt.Errorf("the plain call %q was taken for a stream", st.span.Name())
@@ -205,6 +212,7 @@ func (m *measurer) capture(c captures.Capture) error {
 			kind = st.source.Kind().String()
 		}
 		r := m.row(c.Instrumentation, kind)
+		r.apart = r.apart || apart
 		if st.source != (ptrace.Span{}) {
 			scope := scopes[spanID{st.source.TraceID(), st.source.SpanID()}]
 			r.scopes[scopeName(scope)] = true

@@ -205,6 +205,9 @@ func (r *row) remarks() string {
 	if r.nested {
 		add("the call is recorded twice; the other span is marked `stream.nested`")
 	}
+	if r.apart {
+		add("the call is recorded a second time, in a trace of its own: both spans count")
+	}
 	if median, _ := spread(r.toContent); median < -5*time.Millisecond {
 		add("counts from after the start of its span, so that the instant lies before the true one")
 	}
