@@ -250,22 +250,42 @@ func TestNonsenseIsRefused(t *testing.T) {
 		assert.EqualValues(t, 1, only(t, md, "stream.count").count)
 	}
 
+	backwards := streamSpan(nil)
+	s := backwards.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	s.SetEndTimestamp(s.StartTimestamp() - 1)
 	h := newHarness(t)
-	backwards := raw(chunked{end: -1, chunks: nil})
 	h.send(t, backwards)
 	assert.Empty(t, points(h.export(t), "stream.active_time"))
+}
+
+func TestSourceKind(t *testing.T) {
+	for kind, want := range map[int32]string{
+		0: "SPAN_KIND_UNSPECIFIED", 1: "SPAN_KIND_INTERNAL", 2: "SPAN_KIND_SERVER", 3: "SPAN_KIND_CLIENT", 4: "SPAN_KIND_PRODUCER",
+		5: "SPAN_KIND_CONSUMER", 6: "SPAN_KIND_UNSPECIFIED", -1: "SPAN_KIND_UNSPECIFIED",
+	} {
+		td := streamSpan(map[string]any{"stream.phase": "whole"})
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetKind(ptrace.SpanKind(kind))
+		h := newHarness(t)
+		h.send(t, td)
+		assert.Equal(t, want, only(t, h.export(t), "stream.count").attributes["span.kind"], kind)
+	}
+}
+
+func TestSpansAreOnlyRead(t *testing.T) {
+	assert.False(t, newHarness(t).Capabilities().MutatesData)
 }
 
 func TestDimensions(t *testing.T) {
 	none, unset := "none", ""
 	span := stalling()
-	span.attributes = map[string]any{"tier": "gold", "retries": 2, "ratio": 0.5, "cached": true, "tags": []any{"a", "b"}}
+	span.attributes = map[string]any{"tier": "gold", "retries": 2, "ratio": 0.5, "cached": true, "retried": false, "tags": []any{"a", "b"}}
 	h := newHarness(t, func(c *Config) {
 		c.Dimensions = []DimensionConfig{
 			{Name: "tier"},
 			{Name: "retries"},
 			{Name: "ratio"},
 			{Name: "cached"},
+			{Name: "retried"},
 			{Name: "tags"},
 			{Name: "missing"},
 			{Name: "http.route", Default: &none},
@@ -277,7 +297,7 @@ func TestDimensions(t *testing.T) {
 	for _, metric := range []string{"stream.duration", "stream.count"} {
 		got := only(t, h.export(t), metric).attributes
 		for k, want := range map[string]any{
-			"tier": "gold", "retries": int64(2), "ratio": 0.5, "cached": true, "tags": `["a","b"]`, "http.route": "none", "empty": "", "service.name": "chat",
+			"tier": "gold", "retries": int64(2), "ratio": 0.5, "cached": true, "retried": false, "tags": `["a","b"]`, "http.route": "none", "empty": "", "service.name": "chat",
 		} {
 			assert.Equal(t, want, got[k], k)
 		}
