@@ -42,7 +42,9 @@ exporters:
   nop: {}
 processors: {stream: {}}
 connectors: {stream: {}}
+extensions: {health_check: {endpoint: "${env:HEALTH_ENDPOINT}"}}
 service:
+  extensions: [health_check]
   telemetry:
     logs: {level: error}
     metrics: {readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: "${env:TELEMETRY_PORT}", without_scope_info: true, without_type_suffix: true, without_units: true}}}}]}
