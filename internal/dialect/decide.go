@@ -76,7 +76,10 @@ func (r *Reader) Decide(ev *Evidence, res pcommon.Resource, scope pcommon.Instru
 	case ev.bad != "":
 		return Decision{Verdict: Refused, Reason: ev.bad}
 	}
-	d := Decision{scope: lookupScope(scope.Name())}
+	if name := scope.Name(); name != r.scopeName {
+		r.scopeName, r.scope = name, lookupScope(name)
+	}
+	d := Decision{scope: r.scope}
 	if !r.streams(ev, d.scope) {
 		d.Reason = ev.refusal(d.scope)
 		if d.Reason != "" {

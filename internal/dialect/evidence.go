@@ -110,6 +110,9 @@ type Reader struct {
 
 	lastName string
 	lastRow  *compiledEvent
+	// The scope that was looked up last: the spans of a scope come one after the other.
+	scopeName string
+	scope     *scopeRow
 }
 
 // NewReader returns a Reader. minSpread is the time over which body writes must spread to count as a stream.
@@ -121,6 +124,7 @@ func NewReader(t *Table, minSpread time.Duration) *Reader {
 func (r *Reader) Reset() {
 	r.instants, r.classes = r.instants[:0], r.classes[:0]
 	r.lastName, r.lastRow = "", nil
+	r.scopeName, r.scope = "", nil
 	r.ev = Evidence{}
 }
 
@@ -137,13 +141,15 @@ func (r *Reader) Read(span ptrace.Span) *Evidence {
 			continue
 		}
 		if row := t.attrs[key]; row != nil && signalRoles[row.Role] {
-			r.signal(ev, span, row, v)
+			if r.signal(ev, span, row, v); ev.phase {
+				return ev // whatever else it carries, it has been processed
+			}
 		}
 	}
 	if n := span.Name(); t.spanFilter.may(n) || strings.HasPrefix(n, "ai.stream") {
 		r.readName(ev, n)
 	}
-	if span.Events().Len() > 0 && !ev.phase {
+	if span.Events().Len() > 0 {
 		r.readEvents(ev, span)
 	}
 	if bad := badSpan(span); bad != "" {
@@ -318,6 +324,8 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 		instAt  = len(r.instants)
 		sized   int64
 	)
+	begun := false
+	var counted *compiledEvent // the row of the chunk before
 	for i := range events.Len() {
 		e := events.At(i)
 		row := r.lastRow
@@ -330,7 +338,10 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 			}
 			r.lastName, r.lastRow = name, row
 		}
-		r.begin(ev, span)
+		if !begun {
+			r.begin(ev, span)
+			begun = true
+		}
 		switch row.Role {
 		case RoleChunk, roleChunkEcho:
 			if !isResponse(row, e, inbound) {
@@ -354,8 +365,11 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 				c.earliest, c.source, c.sourceKey, c.dialect = at, e.Name(), row.key, row.dialect
 			}
 			c.latest = max(c.latest, at)
-			c.micros = c.micros || row.micros
-			c.bodyWrite = c.bodyWrite && row.bodyWrite
+			if row != counted {
+				counted = row
+				c.micros = c.micros || row.micros
+				c.bodyWrite = c.bodyWrite && row.bodyWrite
+			}
 			// An instant outside the span cannot be right; the chunk counts, its instant does not.
 			if _, _, ok := ev.place(at); ok {
 				if n := len(r.instants); n > instAt && at < r.instants[n-1] {
@@ -363,9 +377,11 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 				}
 				r.instants = append(r.instants, at)
 			}
-			if size, ok := sizeOf(row, e); ok {
-				c.Bytes += size
-				sized++
+			if len(row.bytesKeys) > 0 {
+				if size, ok := sizeOf(row, e); ok {
+					c.Bytes += size
+					sized++
+				}
 			}
 		case RoleFirstChunk:
 			r.firstChunkEvent(ev, row, e)

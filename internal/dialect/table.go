@@ -54,15 +54,22 @@ type compiledSpan struct {
 	key string
 }
 
-// filter dismisses strings that are no key of a map by their length and first byte: nearly every attribute of an ordinary span costs two
-// loads, often one, instead of a hash of the whole key. It holds, for each length, a bit for each first byte; both wrap around at 64.
-type filter [64]uint64
+// filter dismisses strings that are no key of a map by their length, first and last byte, in this order: nearly every attribute of an
+// ordinary span costs two loads, often one and none of the key's text, instead of a hash of the whole key. The last byte is for spans
+// whose keys all begin alike, as those of GenAI calls do. It holds, for each length, a bit for each first and each last byte; all three
+// wrap around at 64.
+type filter struct {
+	first, last [64]uint64
+}
 
-func (f *filter) add(s string) { f[len(s)%64] |= 1 << (s[0] % 64) }
+func (f *filter) add(s string) {
+	f.first[len(s)%64] |= 1 << (s[0] % 64)
+	f.last[len(s)%64] |= 1 << (s[len(s)-1] % 64)
+}
 
 func (f *filter) may(s string) bool {
-	m := f[len(s)%64]
-	return m != 0 && s != "" && m&(1<<(s[0]%64)) != 0
+	m := f.first[len(s)%64]
+	return m != 0 && s != "" && m&(1<<(s[0]%64)) != 0 && f.last[len(s)%64]&(1<<(s[len(s)-1]%64)) != 0
 }
 
 // isGenAIKey reports whether a key belongs to one of the GenAI namespaces.

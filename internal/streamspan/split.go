@@ -111,7 +111,7 @@ func (s *Splitter) whole(f *Found, rec *Record) {
 	attrs.EnsureCapacity(attrs.Len() + recordAttributes)
 	rec.putCommon(attrs, PhaseWhole)
 	rec.putCadence(attrs, PhaseWhole)
-	dropCollapsed(f)
+	dropCollapsed(f, rec)
 }
 
 func (s *Splitter) split(f *Found, rec *Record) {
@@ -128,7 +128,7 @@ func (s *Splitter) split(f *Found, rec *Record) {
 		attrs.Remove(attrErrorType)
 	}
 	r.SetEndTimestamp(pcommon.Timestamp(f.Decision.First))
-	divideEvents(f, t)
+	divideEvents(f, rec, t)
 	rec.putCommon(attrs, PhaseRequest)
 }
 
@@ -157,7 +157,7 @@ func (s *Splitter) nest(f *Found, rec *Record) {
 	if rec.Nested {
 		attrs.PutBool(AttrNested, true)
 	}
-	dropCollapsed(f)
+	dropCollapsed(f, rec)
 }
 
 // streamSpan fills in the stream span of a found span, but for its parent, its status and its events.
@@ -298,8 +298,22 @@ func collapsed(classes []dialect.EventClass, i int) bool {
 	return i < len(classes) && classes[i] != dialect.EventOther
 }
 
+// dropAll removes all events at once when the summary replaced every one, which is the usual case: to walk over them once more and reset
+// each would take a tenth of the time of a span of 100 chunks.
+func (f *Found) dropAll(rec *Record) bool {
+	events := f.Span.Events()
+	if rec.EventsCollapsed == 0 || rec.EventsCollapsed != int64(events.Len()) {
+		return false
+	}
+	events.MoveAndAppendTo(ptrace.NewSpanEventSlice())
+	return true
+}
+
 // dropCollapsed removes the events that the summary replaced.
-func dropCollapsed(f *Found) {
+func dropCollapsed(f *Found, rec *Record) {
+	if rec.EventsCollapsed == 0 || f.dropAll(rec) {
+		return
+	}
 	i := -1
 	f.Span.Events().RemoveIf(func(ptrace.SpanEvent) bool {
 		i++
@@ -308,7 +322,10 @@ func dropCollapsed(f *Found) {
 }
 
 // divideEvents removes the events that the summary replaced and moves those from the first chunk on to the stream span.
-func divideEvents(f *Found, t ptrace.Span) {
+func divideEvents(f *Found, rec *Record, t ptrace.Span) {
+	if f.dropAll(rec) {
+		return
+	}
 	i := -1
 	f.Span.Events().RemoveIf(func(e ptrace.SpanEvent) bool {
 		i++
