@@ -43,10 +43,18 @@ func BenchmarkSummarize(b *testing.B) {
 func BenchmarkPercentiles(b *testing.B) {
 	gaps := AppendGaps(nil, randomStream(100).Instants)
 	scratch := make([]int64, len(gaps))
+	b.Run("buckets", func(b *testing.B) {
+		var d denseBuckets
+		var h Histogram
+		d.count(gaps, &h)
+		for b.Loop() {
+			d.percentiles(gaps, &h)
+		}
+	})
 	b.Run("selection", func(b *testing.B) {
 		for b.Loop() {
 			copy(scratch, gaps)
-			percentiles(scratch)
+			selectedPercentiles(scratch)
 		}
 	})
 	b.Run("sort", func(b *testing.B) {

@@ -60,11 +60,6 @@ func (c *Calculator) Summarize(s Stream, sum *Summary) {
 	if sum.Quality == QualityExact {
 		c.wholeStreamFigures(&s, sum)
 	}
-	if len(c.gaps) > 0 {
-		// Last, because selection reorders the gaps.
-		p50, p95, p99 := percentiles(c.gaps)
-		sum.GapP50, sum.GapP95, sum.GapP99 = Of(p50/nanos), Of(p95/nanos), Of(p99/nanos)
-	}
 }
 
 func (s *Stream) hasBeyond() bool {
@@ -157,14 +152,19 @@ func (s *Stream) tail(sum *Summary) {
 	}
 }
 
-// gapFigures fills in what the gaps alone say, but for the percentiles.
+// gapFigures fills in what the gaps alone say.
 func (c *Calculator) gapFigures(s *Stream, sum *Summary) {
 	var stalls stallTotals
 	threshold := int64(c.settings.StallThreshold)
 	for i, gap := range c.gaps {
 		stalls.observe(gap, s.Instants[i], threshold)
 	}
-	c.buckets.fill(c.gaps, &sum.Histogram)
+	c.buckets.count(c.gaps, &sum.Histogram)
+	if len(c.gaps) > 0 {
+		p50, p95, p99 := c.buckets.percentiles(c.gaps, &sum.Histogram)
+		sum.GapP50, sum.GapP95, sum.GapP99 = Of(p50/nanos), Of(p95/nanos), Of(p99/nanos)
+	}
+	sum.Histogram.fit()
 
 	count, total := float64(len(c.gaps)), float64(s.spread())
 	if count > 0 {
@@ -350,25 +350,35 @@ func addSaturated(a, b int64) int64 {
 type denseBuckets struct {
 	counts [denseSize]int64
 	used   [denseSize / 64]uint64
+	// slots has the bucket of each gap counted last, 0 for gaps of 0.
+	slots []uint16
+
+	// Scratch of percentiles; holder has, for the buckets of holders, their place in it plus 1.
+	holders  []holder
+	holder   [denseSize]uint8
+	gathered []int64
 }
 
 const (
-	denseLeast = -30 * subBuckets // 2^-30 s is less than 1 ns
+	denseLeast = -30 * subBuckets // 2^-30 s is less than 1 ns, so that no gap has bucket 0
 	denseSize  = 64 * subBuckets  // 2^34 s is more than the greatest int64 in ns
 )
 
-// fill replaces the content of h by the gaps. d is empty before and after.
-func (d *denseBuckets) fill(gaps []int64, h *Histogram) {
+// count replaces the content of h by the gaps, in as many buckets at MaxScale as it takes. The counts of d are 0 before and after.
+func (d *denseBuckets) count(gaps []int64, h *Histogram) {
 	h.Reset()
 	if len(gaps) > 0 {
 		h.Scale = MaxScale
 	}
-	for _, gap := range gaps {
+	d.slots = slices.Grow(d.slots[:0], len(gaps))[:len(gaps)]
+	for at, gap := range gaps {
 		if gap == 0 {
 			h.Zero++
+			d.slots[at] = 0
 			continue
 		}
 		i := uint(IndexOf(seconds(gap)) - denseLeast)
+		d.slots[at] = uint16(i)
 		d.counts[i]++
 		d.used[i/64] |= 1 << (i % 64)
 	}
@@ -380,5 +390,4 @@ func (d *denseBuckets) fill(gaps []int64, h *Histogram) {
 		}
 		d.used[w] = 0
 	}
-	h.fit()
 }

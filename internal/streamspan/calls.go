@@ -84,13 +84,10 @@ func (c *calls) shared(found []Found) bool {
 		c.traces = map[pcommon.TraceID]int{}
 	}
 	clear(c.traces)
-	shared := false
 	for i := range found {
-		id := found[i].Span.TraceID()
-		c.traces[id]++
-		shared = shared || c.traces[id] > 1
+		c.traces[found[i].Span.TraceID()]++
 	}
-	return shared
+	return len(c.traces) < len(found)
 }
 
 func (c *calls) build(td ptrace.Traces, found []Found) {

@@ -57,17 +57,18 @@ type Options struct {
 
 // Splitter rewrites the spans that a Finder found. It is not safe for concurrent use.
 type Splitter struct {
-	opts    Options
-	copySet map[string]bool
+	opts Options
+	// copySet holds the keys to copy under their sketch, see readers.
+	copySet [256][]string
 	order   []chunkEvent
 	stalls  []stall
 }
 
 // NewSplitter returns a Splitter.
 func NewSplitter(opts Options) *Splitter {
-	s := &Splitter{opts: opts, copySet: map[string]bool{}}
+	s := &Splitter{opts: opts}
 	for _, key := range opts.CopyAttributes {
-		s.copySet[key] = true
+		s.copySet[sketch(key)] = append(s.copySet[sketch(key)], key)
 	}
 	return s
 }
@@ -146,7 +147,7 @@ func (s *Splitter) nest(f *Found, rec *Record) {
 	f.Span.TraceState().CopyTo(r.TraceState())
 	r.SetStartTimestamp(f.Span.StartTimestamp())
 	r.SetEndTimestamp(pcommon.Timestamp(f.Decision.First))
-	r.Attributes().EnsureCapacity(len(s.copySet) + recordAttributes)
+	r.Attributes().EnsureCapacity(len(s.opts.CopyAttributes) + recordAttributes)
 	s.copyTo(f.Span.Attributes(), r.Attributes())
 	rec.putCommon(r.Attributes(), PhaseRequest)
 
@@ -172,7 +173,7 @@ func (s *Splitter) streamSpan(t ptrace.Span, f *Found, rec *Record) {
 	t.SetStartTimestamp(pcommon.Timestamp(f.Decision.First))
 	t.SetEndTimestamp(src.EndTimestamp())
 	attrs := t.Attributes()
-	attrs.EnsureCapacity(len(s.copySet) + recordAttributes)
+	attrs.EnsureCapacity(len(s.opts.CopyAttributes) + recordAttributes)
 	rec.putCommon(attrs, PhaseStream)
 	rec.putCadence(attrs, PhaseStream)
 	s.copyTo(src.Attributes(), attrs)
@@ -180,7 +181,7 @@ func (s *Splitter) streamSpan(t ptrace.Span, f *Found, rec *Record) {
 
 func (s *Splitter) copyTo(from, to pcommon.Map) {
 	for key, v := range from.All() {
-		if s.copySet[key] {
+		if slices.Contains(s.copySet[sketch(key)], key) {
 			v.CopyTo(to.PutEmpty(key))
 		}
 	}
