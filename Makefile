@@ -54,7 +54,8 @@ run: $(DIST)
 .PHONY: test
 test:
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null 2>&1; then \
-	  echo "go test -race ./..."; $(GO) test -race -timeout 10m ./...; \
+	  echo "go test -race ./..."; $(GO) test -race -timeout 10m ./... && \
+	  echo "go test -run Alloc ./... (the race detector allocates)" && $(GO) test -run Alloc ./streamprocessor ./streamconnector ./internal/...; \
 	else \
 	  echo "No C compiler, so the race detector is left out."; echo "go test ./..."; CGO_ENABLED=0 $(GO) test -timeout 10m ./...; \
 	fi

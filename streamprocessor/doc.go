@@ -5,4 +5,4 @@
 
 // Package streamprocessor finds spans that describe a streamed response, splits each into a request span and a stream span, and replaces
 // their per-chunk records by an exact cadence summary. In metrics pipelines it re-buckets latency histograms.
-package streamprocessor // import "github.com/otelcol-stream/otelcol-stream/streamprocessor"
+package streamprocessor

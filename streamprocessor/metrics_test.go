@@ -830,7 +830,9 @@ func TestInPlaceConversionAllocatesNothing(t *testing.T) {
 			})
 			require.NoError(t, err)
 			assert.Equal(t, []float64{1, 3, 4}, onlyMetric(in).Histogram().DataPoints().At(points-1).ExplicitBounds().AsRaw())
-			assert.Less(t, perBatch/points, 0.1)
+			if !raceEnabled {
+				assert.Less(t, perBatch/points, 0.1)
+			}
 		})
 	}
 }
