@@ -141,7 +141,8 @@ func (r *Reader) Read(span ptrace.Span) *Evidence {
 			continue
 		}
 		if row := t.attrs[key]; row != nil && signalRoles[row.Role] {
-			if r.signal(ev, span, row, v); ev.phase {
+			r.signal(ev, span, row, v)
+			if ev.phase {
 				return ev // whatever else it carries, it has been processed
 			}
 		}
