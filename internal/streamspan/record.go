@@ -160,6 +160,17 @@ func (r *Record) putCadence(m pcommon.Map, phase Phase) {
 	}
 }
 
+// attributes is about how many attributes the record of a stream span has, and no less.
+func (r *Record) attributes() int {
+	n := recordAttributes - len(valueFields)
+	for _, f := range valueFields {
+		if f.of(&r.Cadence).OK {
+			n++
+		}
+	}
+	return n
+}
+
 // valueFields pairs the attributes that are a double, or absent, with their fields.
 var valueFields = []struct {
 	key string

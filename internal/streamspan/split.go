@@ -173,15 +173,27 @@ func (s *Splitter) streamSpan(t ptrace.Span, f *Found, rec *Record) {
 	t.SetStartTimestamp(pcommon.Timestamp(f.Decision.First))
 	t.SetEndTimestamp(src.EndTimestamp())
 	attrs := t.Attributes()
-	attrs.EnsureCapacity(len(s.opts.CopyAttributes) + recordAttributes)
+	// Most streams have half of the attributes that there are; room for all of them would cost clearing it and collecting it.
+	attrs.EnsureCapacity(rec.attributes() + s.countCopied(src.Attributes()) + 1) // error.type may follow
 	rec.putCommon(attrs, PhaseStream)
 	rec.putCadence(attrs, PhaseStream)
 	s.copyTo(src.Attributes(), attrs)
 }
 
+func (s *Splitter) copies(key string) bool { return slices.Contains(s.copySet[sketch(key)], key) }
+
+func (s *Splitter) countCopied(from pcommon.Map) (n int) {
+	for key := range from.All() {
+		if s.copies(key) {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *Splitter) copyTo(from, to pcommon.Map) {
 	for key, v := range from.All() {
-		if slices.Contains(s.copySet[sketch(key)], key) {
+		if s.copies(key) {
 			v.CopyTo(to.PutEmpty(key))
 		}
 	}

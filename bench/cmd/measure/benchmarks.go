@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,8 +23,9 @@ func build(ctx context.Context, binary string) error {
 	return cmd.Run()
 }
 
-// runBenchmarks gives every benchmark a process of its own on one core, all of them in turn and then all again: what slows the machine
-// down for a while hits every benchmark of that round and not one of them.
+// runBenchmarks gives every benchmark a process of its own on one core, all of them in turn and then all again, backwards: what slows the
+// machine down for a while hits every benchmark of that round and not one of them. Those of one payload, which are compared, run one after
+// the other.
 func runBenchmarks(ctx context.Context, binary string, o options) error {
 	names, err := list(ctx, binary, o.run)
 	if err != nil {
@@ -36,6 +38,7 @@ func runBenchmarks(ctx context.Context, binary string, o options) error {
 	defer f.Close()
 	started := time.Now()
 	for round := range o.rounds {
+		slices.Reverse(names)
 		for _, name := range names {
 			lines, err := benchmark(ctx, binary, name, o.benchtime.String())
 			if err != nil {
@@ -86,6 +89,7 @@ func list(ctx context.Context, binary, pattern string) ([]string, error) {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
 	if len(names) == 0 {
 		return nil, fmt.Errorf("-run: no benchmark matches %q", pattern)
 	}
