@@ -101,8 +101,6 @@ func traceOf(stream int) pcommon.TraceID {
 	return trace
 }
 
-func streamOf(trace pcommon.TraceID) int { return int(binary.BigEndian.Uint64(trace[8:])) - 1 }
-
 const (
 	soakChunks = 12
 	streamBase = uint64(1_764_000_000_000_000_000)
@@ -158,8 +156,7 @@ func asgiRequest() (ptrace.Traces, ptrace.SpanSlice) {
 
 // retryable tells whether OTLP lets a sender repeat what got this answer.
 func retryable(err error) bool {
-	var answer *collector.StatusError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*collector.StatusError](err); ok {
 		return slices.Contains([]int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, answer.Status)
 	}
 	return slices.Contains([]codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded, codes.Aborted}, status.Code(err))
