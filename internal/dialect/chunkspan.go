@@ -61,7 +61,7 @@ func (t *Table) ChunkSpan(scope string, span ptrace.Span) (c ChunkSpan, bad Reas
 	c = ChunkSpan{Instant: int64(span.StartTimestamp()), End: int64(span.EndTimestamp()), row: row}
 	for key, v := range span.Attributes().All() {
 		if t.detailFilter.may(key) {
-			if a := t.attrs[key]; a != nil {
+			if a := t.attr(key); a != nil {
 				switch a.Role {
 				case rolePhase:
 					return ChunkSpan{}, "", false // one of ours

@@ -70,7 +70,7 @@ func (r *Reader) Detail(ev *Evidence, d *Decision) Detail {
 		if !t.detailFilter.may(key) {
 			continue
 		}
-		if row := t.attrs[key]; row != nil {
+		if row := t.attr(key); row != nil {
 			s.take(row, v)
 		}
 	}

@@ -140,7 +140,7 @@ func (r *Reader) Read(span ptrace.Span) *Evidence {
 		if !t.signalFilter.may(key) {
 			continue
 		}
-		if row := t.attrs[key]; row != nil && signalRoles[row.Role] {
+		if row := t.attr(key); row != nil && row.signal {
 			r.signal(ev, span, row, v)
 			if ev.phase {
 				return ev // whatever else it carries, it has been processed
@@ -419,7 +419,7 @@ func (r *Reader) firstChunkEvent(ev *Evidence, row *compiledEvent, e ptrace.Span
 		if !r.table.signalFilter.may(key) {
 			continue
 		}
-		if a := r.table.attrs[key]; a != nil && a.Role == RoleTimeToFirstChunk && a.strength == strengthMarker {
+		if a := r.table.attr(key); a != nil && a.Role == RoleTimeToFirstChunk && a.strength == strengthMarker {
 			if d, ok := durationOf(v, a, ev.end-ev.start); ok {
 				ev.offer(classDuration, candidate{row: a, at: ev.start + d})
 			}
