@@ -106,7 +106,11 @@ func families(c *Config) ([]*family, *wanted) {
 	}
 	for _, f := range fs {
 		for i := range f.instruments {
-			f.layouts = append(f.layouts, layoutOf(&c.Histogram, f.name(i), f.instruments[i].ladder))
+			l := layoutOf(&c.Histogram, f.name(i), f.instruments[i].ladder)
+			if f.instruments[i].gaps {
+				l.indexGaps()
+			}
+			f.layouts = append(f.layouts, l)
 		}
 	}
 	return fs, w

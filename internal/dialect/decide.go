@@ -51,6 +51,8 @@ const (
 // Decision is what the evidence comes to.
 type Decision struct {
 	Verdict Verdict
+	// Phase is the value of stream.phase of a processed span.
+	Phase string
 	// Reason is set when the span was refused or streams without a first-chunk instant.
 	Reason Reason
 	// First is the first-chunk instant f in nanoseconds, FirstKnown false when none can be trusted.
@@ -72,7 +74,7 @@ type Decision struct {
 func (r *Reader) Decide(ev *Evidence, res pcommon.Resource, scope pcommon.InstrumentationScope) Decision {
 	switch {
 	case ev.phase:
-		return Decision{Verdict: Processed}
+		return Decision{Verdict: Processed, Phase: ev.phaseValue}
 	case ev.bad != "":
 		return Decision{Verdict: Refused, Reason: ev.bad}
 	}

@@ -62,14 +62,16 @@ type candidate struct {
 
 // Evidence is what one pass over a span found. It is valid until the next Read of the Reader that returned it.
 type Evidence struct {
-	span   ptrace.Span
-	start  int64
-	end    int64
-	phase  bool
-	dirty  bool
-	bad    Reason
-	flag   *compiledAttr
-	flagOn bool
+	span  ptrace.Span
+	start int64
+	end   int64
+	phase bool
+	// phaseValue is the text of stream.phase.
+	phaseValue string
+	dirty      bool
+	bad        Reason
+	flag       *compiledAttr
+	flagOn     bool
 	// jsonFlag and contentType are set only when they say that the span streams.
 	jsonFlag    *compiledAttr
 	contentType *compiledAttr
@@ -205,6 +207,9 @@ func (r *Reader) signal(ev *Evidence, span ptrace.Span, row *compiledAttr, v pco
 	switch row.Role {
 	case rolePhase:
 		ev.phase = true
+		if v.Type() == pcommon.ValueTypeStr {
+			ev.phaseValue = v.Str()
+		}
 	case RoleStreamFlag:
 		if on, ok := boolOf(v); ok && (ev.flag == nil || row.rank < ev.flag.rank) {
 			ev.flag, ev.flagOn = row, on

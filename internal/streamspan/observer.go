@@ -59,7 +59,13 @@ func (o *Observer) Observe(td ptrace.Traces, visit func(*Observation)) {
 }
 
 func (o *Observer) processed(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, d dialect.Decision) {
-	if d.Verdict != dialect.Processed || !o.reader.Read(span.Attributes(), &o.record) {
+	if d.Verdict != dialect.Processed {
+		return
+	}
+	if p := Phase(d.Phase); p != PhaseStream && p != PhaseWhole {
+		return // before all of its attributes are read: half of all processed spans are request spans
+	}
+	if !o.reader.Read(span.Attributes(), &o.record) {
 		return
 	}
 	switch o.record.Phase {
