@@ -330,10 +330,11 @@ func TestGatewayTier(t *testing.T) {
 	for i, stream := range g.streams {
 		o, when := outcomes[stream], "undisturbed"
 		switch {
-		case i < steady:
-			when = "before anything happened"
+		// First, since what came shortly before may still have been in memory.
 		case stream.touches(killed.from.Add(-inMemoryWindow-underWay), killed.to.Add(underWay)):
 			when = killed.name
+		case i < steady:
+			when = "before anything happened"
 		case stream.touches(restarted.from.Add(-underWay), restarted.to.Add(underWay)):
 			when = restarted.name
 		case stream.touches(refused.from, refused.to):
