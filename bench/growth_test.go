@@ -65,9 +65,9 @@ func BenchmarkGrowthPlain(b *testing.B) {
 	}
 }
 
-// BenchmarkGrowthStreaming: the same when all of them do.
+// BenchmarkGrowthStreaming: the same when all of them do. A million in one batch would take 10 GB and measure the kernel's handing out of pages.
 func BenchmarkGrowthStreaming(b *testing.B) {
-	for _, n := range sizes {
+	for _, n := range sizes[:len(sizes)-1] {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { growBatch(b, payload.GenAI(n), 2*n) })
 	}
 }
