@@ -109,7 +109,7 @@ kustomizations: $(TOOLS)/kustomize
 
 ## bench: measure against peers, into bench/RESULTS.md
 .PHONY: bench
-bench: $(TOOLS)/benchstat
+bench: $(DIST) $(TOOLS)/benchstat
 	$(MAKE) -C bench PATH="$(CURDIR)/$(TOOLS):$$PATH"
 
 ## image: container image of the built binary, with buildah or docker (IMAGE=name:tag)
