@@ -59,6 +59,45 @@ func BenchmarkChunkedMarshal(b *testing.B) {
 }
 func BenchmarkChunkSpansUnmarshal(b *testing.B) { unmarshal(b, chunkSpans()) }
 
+// What it takes to look at every key, or at every event, and to do nothing: the spans have just been decoded and lie in the caches' outer
+// levels or beyond. No processor that reads all keys or events can be faster.
+
+func walk(b *testing.B, td ptrace.Traces, look func(ptrace.Span) int, want int) {
+	decode, _ := tracesOf(b, td)
+	seen := 0
+	measure(b, td.SpanCount(), decode, func(td ptrace.Traces) {
+		seen = 0
+		spans := spansOf(td)
+		for i := range spans.Len() {
+			seen += look(spans.At(i))
+		}
+	})
+	require.Equal(b, want, seen)
+}
+
+func BenchmarkPlainWalk(b *testing.B) {
+	walk(b, payload.Plain(batch), func(s ptrace.Span) (n int) {
+		for key := range s.Attributes().All() {
+			if len(key) > 0 {
+				n++
+			}
+		}
+		return n
+	}, batch*payload.PlainAttributes)
+}
+
+func BenchmarkChunkedWalk(b *testing.B) {
+	walk(b, payload.Chunked(chunkedBatch, payload.ChunksPerSpan), func(s ptrace.Span) (n int) {
+		events := s.Events()
+		for i := range events.Len() {
+			if e := events.At(i); e.Name() == payload.ChunkEvent && e.Timestamp() > payload.Epoch {
+				n++
+			}
+		}
+		return n
+	}, chunkedBatch*payload.ChunksPerSpan)
+}
+
 // This project's processor, as it comes.
 
 func stream(b *testing.B, td ptrace.Traces, check func(in, out ptrace.Traces)) {

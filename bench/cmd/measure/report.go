@@ -115,6 +115,9 @@ var targets = []target{
 
 // comparisons are ratios without a limit that say where a number stands.
 var comparisons = []target{
+	{what: "non-streaming span: processor ÷ a bare walk over its keys", over: "PlainProcessor", under: "PlainWalk"},
+	{what: "span of 100 chunk events: processor ÷ a bare walk over its events", over: "ChunkedProcessor", under: "ChunkedWalk"},
+	{what: "bare walk over the keys of a plain span ÷ unmarshal", over: "PlainWalk", under: "PlainUnmarshal"},
 	{what: "non-streaming span: processor ÷ transform's `set`", over: "PlainProcessor", under: "PlainTransformSet"},
 	{what: "non-streaming span: processor ÷ groupbytrace", over: "PlainProcessor", under: "PlainGroupByTrace"},
 	{what: "non-streaming span: connector ÷ unmarshal", over: "PlainConnector", under: "PlainUnmarshal"},
