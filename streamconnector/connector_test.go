@@ -800,8 +800,9 @@ func TestNoAllocationPerStream(t *testing.T) {
 			return testing.AllocsPerRun(50, func() { w.consume(context.Background(), td) })
 		}
 		many := allocations(100)
-		// 99 streams more; what varies by one or two is the telemetry's.
-		assert.InDelta(t, allocations(1), many, 9, kind)
-		assert.Less(t, many, 12.0, kind)
+		if !raceEnabled {
+			assert.Equal(t, allocations(1), many, kind)
+			assert.Less(t, many, 10.0, kind)
+		}
 	}
 }

@@ -287,7 +287,8 @@ func TestGatewayTier(t *testing.T) {
 		return d
 	}
 
-	g.run(t, agent.Load, 8*time.Second)
+	// Long enough that most of it lies outside what the kill may still reach.
+	g.run(t, agent.Load, inMemoryWindow+underWay+8*time.Second)
 	steady := len(g.streams)
 
 	killed := during("gateway killed and started again", 15*time.Second, func() {
@@ -366,6 +367,7 @@ func TestGatewayTier(t *testing.T) {
 			assert.True(t, o.whole(), "%s: %+v", when, o)
 		}
 	}
+	assert.NotEmpty(t, report["before anything happened"], "streams that nothing disturbed, before")
 	for when, numbers := range report {
 		t.Logf("%s: %v", when, numbers)
 	}
