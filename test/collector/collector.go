@@ -228,9 +228,12 @@ func (p *Process) Healthy(ctx context.Context) bool {
 // Stop asks the collector to end, as a service manager does, and waits until it has. Everything it accepted has then
 // left it or been written. A second Stop gives the same result.
 func (p *Process) Stop() error {
-	if p.grpcConn != nil {
-		_ = p.grpcConn.Close()
-	}
+	// The connection goes last: a sender that breaks off a request which the collector has accepted would send it again.
+	defer func() {
+		if p.grpcConn != nil {
+			_ = p.grpcConn.Close()
+		}
+	}()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the collector: %w", err)
 	}
