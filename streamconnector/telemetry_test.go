@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
@@ -36,6 +38,14 @@ func TestTelemetry(t *testing.T) {
 	metadatatest.AssertEqualConnectorStreamOverflowedObservations(t, h.telemetry, []metricdata.DataPoint[int64]{{Value: 3}}, ignore)
 	metadatatest.AssertEqualConnectorStreamFlushFailures(t, h.telemetry, []metricdata.DataPoint[int64]{{Value: 1}}, ignore)
 	// Three families, each with one series and the overflow.
+	metadatatest.AssertEqualConnectorStreamSeries(t, h.telemetry, []metricdata.DataPoint[int64]{{Value: 6}}, ignore)
+	// What a second connector holds is added.
+	second, err := newConnector(metadatatest.NewSettings(h.telemetry), createDefaultConfig().(*Config), consumertest.NewNop())
+	require.NoError(t, err)
+	require.NoError(t, second.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, second.ConsumeTraces(t.Context(), raw(stalling())))
+	metadatatest.AssertEqualConnectorStreamSeries(t, h.telemetry, []metricdata.DataPoint[int64]{{Value: 9}}, ignore)
+	require.NoError(t, second.Shutdown(t.Context()))
 	metadatatest.AssertEqualConnectorStreamSeries(t, h.telemetry, []metricdata.DataPoint[int64]{{Value: 6}}, ignore)
 
 	h = newHarness(t)

@@ -857,13 +857,38 @@ func TestEvictionOldestFirst(t *testing.T) {
 		}
 		assert.Equal(t, []byte{1, 2}, left)
 		assert.Equal(t, map[string]int{"evicted": 2}, h.results(t, "streams"))
-		gauge, err := h.tel.GetMetric("otelcol_processor_stream_open_streams")
-		require.NoError(t, err)
-		assert.Equal(t, int64(3), gauge.Data.(metricdata.Gauge[int64]).DataPoints[0].Value)
-		memory, err := h.tel.GetMetric("otelcol_processor_stream_open_memory")
-		require.NoError(t, err)
-		assert.Positive(t, memory.Data.(metricdata.Gauge[int64]).DataPoints[0].Value)
+		assert.Equal(t, int64(3), h.level(t, "otelcol_processor_stream_open_streams"))
+		assert.Positive(t, h.level(t, "otelcol_processor_stream_open_memory"))
 	})
+}
+
+// level is the value of a metric without attributes that goes up and down.
+func (h *harness) level(t *testing.T, name string) int64 {
+	t.Helper()
+	m, err := h.tel.GetMetric(name)
+	require.NoError(t, err)
+	sum := m.Data.(metricdata.Sum[int64])
+	require.False(t, sum.IsMonotonic)
+	require.Len(t, sum.DataPoints, 1)
+	return sum.DataPoints[0].Value
+}
+
+// TestOpenStreamsOfSeveralPipelines: a processor in two pipelines is two instances, and what they hold adds up.
+func TestOpenStreamsOfSeveralPipelines(t *testing.T) {
+	h := newHarness(t, folding)
+	s := sglang(200*ms, 400*ms)
+	h.consume(t, s.batch(s.chunks...))
+	one := h.level(t, "otelcol_processor_stream_open_memory")
+
+	other, err := NewFactory().CreateTraces(t.Context(), metadatatest.NewSettings(h.tel), h.cfg, h.sink)
+	require.NoError(t, err)
+	require.NoError(t, other.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, other.ConsumeTraces(t.Context(), s.batch(s.chunks...)))
+	assert.Equal(t, int64(2), h.level(t, "otelcol_processor_stream_open_streams"))
+	assert.Equal(t, 2*one, h.level(t, "otelcol_processor_stream_open_memory"))
+
+	require.NoError(t, other.Shutdown(t.Context()))
+	assert.Equal(t, int64(1), h.level(t, "otelcol_processor_stream_open_streams"))
 }
 
 // TestFullStoreRefuses: when streams must leave and cannot, new ones are refused instead of memory growing.

@@ -31,7 +31,7 @@ type TelemetryBuilder struct {
 	ConnectorStreamFlushFailures          metric.Int64Counter
 	ConnectorStreamOverflowedObservations metric.Int64Counter
 	ConnectorStreamRefusedValues          metric.Int64Counter
-	ConnectorStreamSeries                 metric.Int64ObservableGauge
+	ConnectorStreamSeries                 metric.Int64ObservableUpDownCounter
 	ConnectorStreamStreams                metric.Int64Counter
 }
 
@@ -107,7 +107,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ConnectorStreamSeries, err = builder.meter.Int64ObservableGauge(
+	builder.ConnectorStreamSeries, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_connector_stream_series",
 		metric.WithDescription("Number of groups of series in memory; the metrics of one group have the same attributes. [Development]"),
 		metric.WithUnit("{group}"),

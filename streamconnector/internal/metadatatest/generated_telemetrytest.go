@@ -74,8 +74,10 @@ func AssertEqualConnectorStreamSeries(t *testing.T, tt *componenttest.Telemetry,
 		Name:        "otelcol_connector_stream_series",
 		Description: "Number of groups of series in memory; the metrics of one group have the same attributes. [Development]",
 		Unit:        "{group}",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_connector_stream_series")

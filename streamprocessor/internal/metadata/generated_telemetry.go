@@ -43,8 +43,8 @@ type TelemetryBuilder struct {
 	ProcessorStreamHistogramPointsRefused       metric.Int64Counter
 	ProcessorStreamHistogramUncertainShareMax   metric.Float64Gauge
 	ProcessorStreamNested                       metric.Int64Counter
-	ProcessorStreamOpenMemory                   metric.Int64ObservableGauge
-	ProcessorStreamOpenStreams                  metric.Int64ObservableGauge
+	ProcessorStreamOpenMemory                   metric.Int64ObservableUpDownCounter
+	ProcessorStreamOpenStreams                  metric.Int64ObservableUpDownCounter
 	ProcessorStreamSpans                        metric.Int64Counter
 }
 
@@ -207,13 +207,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorStreamOpenMemory, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorStreamOpenMemory, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_stream_open_memory",
 		metric.WithDescription("Estimated memory of the open streams and of what is remembered of closed ones. [Development]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorStreamOpenStreams, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorStreamOpenStreams, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_stream_open_streams",
 		metric.WithDescription("Number of streams whose chunk spans, or whose parent, wait for each other. [Development]"),
 		metric.WithUnit("{stream}"),

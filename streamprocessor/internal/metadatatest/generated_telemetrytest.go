@@ -258,8 +258,10 @@ func AssertEqualProcessorStreamOpenMemory(t *testing.T, tt *componenttest.Teleme
 		Name:        "otelcol_processor_stream_open_memory",
 		Description: "Estimated memory of the open streams and of what is remembered of closed ones. [Development]",
 		Unit:        "By",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_stream_open_memory")
@@ -272,8 +274,10 @@ func AssertEqualProcessorStreamOpenStreams(t *testing.T, tt *componenttest.Telem
 		Name:        "otelcol_processor_stream_open_streams",
 		Description: "Number of streams whose chunk spans, or whose parent, wait for each other. [Development]",
 		Unit:        "{stream}",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_stream_open_streams")
