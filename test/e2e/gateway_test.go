@@ -8,10 +8,13 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,6 +35,7 @@ import (
 
 const (
 	gateways         = 3
+	agents           = 3
 	streamsPerSecond = 20
 	partsPerStream   = 5
 	partEvery        = 200 * time.Millisecond
@@ -95,6 +99,8 @@ type sentStream struct {
 	chunks   map[pcommon.SpanID]bool
 	others   []pcommon.SpanID
 	accepted []time.Time // when each part was
+
+	gapMax, gapP50 float64 // seconds
 }
 
 // touches tells whether the stream was on its way at some time between from and to.
@@ -102,56 +108,81 @@ func (s *sentStream) touches(from, to time.Time) bool {
 	return s.accepted[0].Before(to) && s.accepted[len(s.accepted)-1].After(from)
 }
 
-// part is some of the spans of a stream, sent as one request's share.
+// part is some of the spans of a stream, sent as one request's share through one agent.
 type part struct {
 	stream *sentStream
 	td     ptrace.Traces
 	due    time.Time
+	agent  int
 }
 
 // generator makes streams out of a capture and sends their spans as SDKs do: in several requests, mixed with those of other
-// streams, in no order, and again when they are refused.
+// streams, in no order, and again when they are refused. The chunks of one stream take two agents by turns and its parent takes a third, as
+// happens where a balancer stands between the SDKs and the agents.
 type generator struct {
 	capture ptrace.Traces
+	agents  [agents]atomic.Pointer[collector.Process]
 	streams []*sentStream
 	pending []part
 	owed    float64
 }
 
+// jitter moves each chunk of a stream by up to this, so that no two streams have the same gaps.
+const jitter = 15 * time.Millisecond
+
 func (g *generator) begin(now time.Time) {
 	td := replay(g.capture, now, "", "", "")
 	stream := &sentStream{chunks: map[pcommon.SpanID]bool{}}
-	parts := make([]ptrace.Traces, partsPerStream)
+	parts := make([]part, partsPerStream)
 	for i := range parts {
-		parts[i] = ptrace.NewTraces()
+		parts[i] = part{stream, ptrace.NewTraces(), now.Add(time.Duration(i) * partEvery), (len(g.streams) + i%(agents-1)) % agents}
 	}
+	parent := part{stream, ptrace.NewTraces(), parts[rand.IntN(len(parts))].due, (len(g.streams) + agents - 1) % agents}
+	var instants []float64
 	collector.Spans([]ptrace.Traces{td}, func(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans, span ptrace.Span) {
 		stream.trace = span.TraceID()
+		by := &parts[rand.IntN(len(parts))]
 		eventType, _ := span.Attributes().Get("asgi.event.type")
 		switch {
 		case span.Kind() == ptrace.SpanKindServer:
-			stream.server = span.SpanID()
+			stream.server, by = span.SpanID(), &parent
 		case eventType.Type() == pcommon.ValueTypeStr && eventType.Str() == "http.response.body":
 			stream.chunks[span.SpanID()] = true
+			earlier := pcommon.Timestamp(rand.Int64N(int64(jitter)))
+			span.SetStartTimestamp(span.StartTimestamp() - earlier)
+			span.SetEndTimestamp(span.EndTimestamp() - earlier)
+			instants = append(instants, float64(span.StartTimestamp().AsTime().Sub(now))/1e9)
 		default:
 			stream.others = append(stream.others, span.SpanID())
 		}
-		to := parts[rand.IntN(len(parts))].ResourceSpans().AppendEmpty()
+		to := by.td.ResourceSpans().AppendEmpty()
 		rs.Resource().CopyTo(to.Resource())
 		toScope := to.ScopeSpans().AppendEmpty()
 		ss.Scope().CopyTo(toScope.Scope())
 		span.CopyTo(toScope.Spans().AppendEmpty())
 	})
-	for i, td := range parts {
-		if td.SpanCount() > 0 {
-			g.pending = append(g.pending, part{stream, td, now.Add(time.Duration(i) * partEvery)})
+	for _, p := range append(parts, parent) {
+		if p.td.SpanCount() > 0 {
+			g.pending = append(g.pending, p)
 		}
 	}
+	stream.gapMax, stream.gapP50 = gapsOf(instants)
 	g.streams = append(g.streams, stream)
 }
 
+// gapsOf returns the longest and the median gap between instants.
+func gapsOf(instants []float64) (longest, median float64) {
+	slices.Sort(instants)
+	gaps := make([]float64, len(instants)-1)
+	for i := range gaps {
+		gaps[i] = instants[i+1] - instants[i]
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)-1], (gaps[(len(gaps)-1)/2] + gaps[len(gaps)/2]) / 2
+}
+
 // run sends for a while, and then what is left of the streams that have begun.
-func (g *generator) run(t *testing.T, agent func() *collector.Process, length time.Duration) {
+func (g *generator) run(t *testing.T, length time.Duration) {
 	t.Helper()
 	tick := time.NewTicker(partEvery / 4)
 	defer tick.Stop()
@@ -165,24 +196,32 @@ func (g *generator) run(t *testing.T, agent func() *collector.Process, length ti
 			return
 		}
 		previous = now
-		request, due, later := ptrace.NewTraces(), []part(nil), []part(nil)
-		for _, p := range g.pending {
-			if p.due.After(now) {
-				later = append(later, p)
-				continue
-			}
-			due = append(due, p)
-			shared := ptrace.NewTraces()
-			p.td.CopyTo(shared)
-			shared.ResourceSpans().MoveAndAppendTo(request.ResourceSpans())
+		for agent := range g.agents {
+			g.send(t, agent, now)
 		}
-		if len(due) == 0 || agent().SendTraces(t.Context(), request) != nil {
-			continue // refused or not there: all of it again at the next tick
+	}
+}
+
+// send sends an agent what is due for it, as one request.
+func (g *generator) send(t *testing.T, agent int, now time.Time) {
+	t.Helper()
+	request, due, later := ptrace.NewTraces(), []part(nil), []part(nil)
+	for _, p := range g.pending {
+		if p.agent != agent || p.due.After(now) {
+			later = append(later, p)
+			continue
 		}
-		g.pending = later
-		for _, p := range due {
-			p.stream.accepted = append(p.stream.accepted, time.Now())
-		}
+		due = append(due, p)
+		shared := ptrace.NewTraces()
+		p.td.CopyTo(shared)
+		shared.ResourceSpans().MoveAndAppendTo(request.ResourceSpans())
+	}
+	if len(due) == 0 || g.agents[agent].Load().SendTraces(t.Context(), request) != nil {
+		return // refused or not there: all of it again at the next tick
+	}
+	g.pending = later
+	for _, p := range due {
+		p.stream.accepted = append(p.stream.accepted, time.Now())
 	}
 }
 
@@ -190,7 +229,8 @@ func (g *generator) run(t *testing.T, agent func() *collector.Process, length ti
 type outcome struct {
 	servers, halves     int
 	folded, passed      int
-	missing, duplicated int // of the spans that are neither the server span nor a chunk
+	otherGaps           bool // a summary's gaps are not those of the chunks that were sent
+	missing, duplicated int  // of the spans that are neither the server span nor a chunk
 }
 
 func (b *backend) outcomes(streams []*sentStream) map[*sentStream]outcome {
@@ -208,6 +248,7 @@ func (b *backend) outcomes(streams []*sentStream) map[*sentStream]outcome {
 			o := outcome{servers: len(spans[spanKey{stream.trace, stream.server}]), halves: len(halves[stream.trace])}
 			for _, half := range halves[stream.trace] {
 				o.folded += intAttribute(half, "stream.chunk.spans_folded")
+				o.otherGaps = o.otherGaps || !hasGaps(half, stream)
 			}
 			for id := range stream.chunks {
 				o.passed += len(spans[spanKey{stream.trace, id}])
@@ -227,6 +268,18 @@ func (b *backend) outcomes(streams []*sentStream) map[*sentStream]outcome {
 	return all
 }
 
+func hasGaps(half ptrace.Span, stream *sentStream) bool {
+	longest, _ := half.Attributes().Get("stream.chunk.gap.max")
+	median, _ := half.Attributes().Get("stream.chunk.gap.p50")
+	return sameSeconds(longest, stream.gapMax) && sameSeconds(median, stream.gapP50)
+}
+
+// sameSeconds allows for the nanoseconds that a sum of floating-point numbers loses.
+func sameSeconds(have pcommon.Value, want float64) bool {
+	return have != (pcommon.Value{}) && math.Abs(have.Double()-want) < 1e-8
+}
+
+// whole: one summary, of all chunks, with the gaps that there were between them.
 func (o outcome) whole() bool {
 	return o == outcome{servers: 1, halves: 1, folded: chunksPerStream}
 }
@@ -257,22 +310,26 @@ func TestGatewayTier(t *testing.T) {
 	}
 	var tier [gateways]*collector.Process
 	var queues [gateways]string
-	agentEnv := map[string]string{"QUEUE_DIR": t.TempDir()}
+	g := &generator{capture: capture}
+	agentEnv := map[string]string{}
 	for i := range tier {
 		queues[i] = t.TempDir()
 		tier[i] = collector.StartWith(t, gatewayOptions(queues[i], nil))
 		agentEnv[fmt.Sprintf("GATEWAY_%d_ENDPOINT", i)] = tier[i].Endpoints["OTLP_GRPC"]
 	}
-	agentOptions := collector.Options{Configs: []string{filepath.Join(example, "agent.yaml")}, Env: agentEnv}
-	var agent atomic.Pointer[collector.Process]
-	agent.Store(collector.StartWith(t, agentOptions))
+	var agentOptions [agents]collector.Options
+	for i := range agentOptions {
+		env := maps.Clone(agentEnv)
+		env["QUEUE_DIR"] = t.TempDir()
+		agentOptions[i] = collector.Options{Configs: []string{filepath.Join(example, "agent.yaml")}, Env: env}
+		g.agents[i].Store(collector.StartWith(t, agentOptions[i]))
+	}
 
 	// A disturbance, while the load goes on.
 	type disturbance struct {
 		name     string
 		from, to time.Time
 	}
-	g := &generator{capture: capture}
 	during := func(name string, length time.Duration, disturb func()) disturbance {
 		var work sync.WaitGroup
 		d := disturbance{name: name}
@@ -282,13 +339,13 @@ func TestGatewayTier(t *testing.T) {
 			disturb()
 			d.to = time.Now()
 		})
-		g.run(t, agent.Load, length)
+		g.run(t, length)
 		work.Wait()
 		return d
 	}
 
 	// Long enough that most of it lies outside what the kill may still reach.
-	g.run(t, agent.Load, inMemoryWindow+underWay+8*time.Second)
+	g.run(t, inMemoryWindow+underWay+8*time.Second)
 	steady := len(g.streams)
 
 	killed := during("gateway killed and started again", 15*time.Second, func() {
@@ -297,12 +354,11 @@ func TestGatewayTier(t *testing.T) {
 		endpoints := map[string]string{"OTLP_GRPC": tier[1].Endpoints["OTLP_GRPC"]}
 		tier[1] = collector.StartWith(t, gatewayOptions(queues[1], endpoints))
 	})
-	restarted := during("agent restarted", 12*time.Second, func() {
-		previous := agent.Load()
+	restarted := during("one of three agents restarted", 12*time.Second, func() {
+		previous, options := g.agents[0].Load(), agentOptions[0]
 		assert.NoError(t, previous.Stop()) //nolint:testifylint // not on the test's goroutine
-		options := agentOptions
 		options.Endpoints = map[string]string{"OTLP_GRPC": previous.Endpoints["OTLP_GRPC"]}
-		agent.Store(collector.StartWith(t, options))
+		g.agents[0].Store(collector.StartWith(t, options))
 	})
 	refused := during("backend refused for a minute", 66*time.Second, func() {
 		end.refusing.Store(true)
@@ -321,7 +377,9 @@ func TestGatewayTier(t *testing.T) {
 		}
 		assert.Zero(collect, missing)
 	}, time.Minute, 500*time.Millisecond)
-	require.NoError(t, agent.Load().Stop())
+	for i := range g.agents {
+		require.NoError(t, g.agents[i].Load().Stop())
+	}
 	for _, gateway := range tier {
 		require.NoError(t, gateway.Stop())
 	}
