@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -154,8 +155,11 @@ func asgiRequest() (ptrace.Traces, ptrace.SpanSlice) {
 	return td, ss.Spans()
 }
 
-// retryable tells whether OTLP lets a sender repeat what got this answer.
+// retryable tells whether OTLP lets a sender repeat what got this answer, or none in time.
 func retryable(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
 	if answer, ok := errors.AsType[*collector.StatusError](err); ok {
 		return slices.Contains([]int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, answer.Status)
 	}
@@ -215,22 +219,44 @@ func streamsCounted(t *testing.T, p *collector.Process) (total int64) {
 	return total
 }
 
+// answerOf names what a sender saw of a refusal, for the report.
+func answerOf(err error) string {
+	if answer, ok := errors.AsType[*collector.StatusError](err); ok {
+		return fmt.Sprintf("HTTP %d", answer.Status)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "HTTP without an answer in time"
+	}
+	return "gRPC " + status.Code(err).String()
+}
+
 // TestOverload sends more than the backend takes, from senders that try again what is refused. Where the refusal comes from decides
 // what the metrics count: a request that the limiter refuses has not been seen by anything, one that the queue refuses by the connector beside it.
+// A queue that blocks refuses nothing, so the senders' patience decides.
 func TestOverload(t *testing.T) {
 	const limitMiB, senders, streamsPerRequest, payload = 192, 6, 10, 32 << 10
+	length := 15 * time.Second
+	if os.Getenv("OVERLOAD_SECONDS") != "" {
+		length = secondsFrom(t, "OVERLOAD_SECONDS")
+	}
 	for name, c := range map[string]struct {
-		queue string
-		exact bool // the metrics
+		queue    string
+		refuses  bool
+		deadline time.Duration // of the senders; 0 is none
+		exact    bool          // the metrics
 	}{
-		"limiter refuses": {"sizer: bytes, queue_size: 1073741824", true},
-		"queue refuses":   {"sizer: requests, queue_size: 8", false},
+		"limiter refuses": {queue: "sizer: bytes, queue_size: 1073741824", refuses: true, exact: true},
+		"queue refuses":   {queue: "sizer: requests, queue_size: 8", refuses: true},
+		"queue blocks":    {queue: "sizer: requests, queue_size: 8, block_on_overflow: true", exact: true},
+		// Six senders wait for a place among eight that are freed one every 100 ms.
+		"queue blocks longer than senders wait": {queue: "sizer: requests, queue_size: 8, block_on_overflow: true", refuses: true, deadline: 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			delivered, folded := map[spanKey]int{}, map[pcommon.TraceID]int{}
+			delivered, folded, summaries := map[spanKey]int{}, map[pcommon.TraceID]int{}, map[pcommon.TraceID]int{}
 			end := startSink(t, func(span ptrace.Span) {
 				if phase(span) == "stream" {
 					folded[span.TraceID()] += intAttribute(span, "stream.chunk.spans_folded")
+					summaries[span.TraceID()]++
 				}
 				delivered[spanKey{span.TraceID(), span.SpanID()}]++
 			})
@@ -241,6 +267,7 @@ func TestOverload(t *testing.T) {
 				Env: map[string]string{"GOMEMLIMIT": "192MiB"},
 			})
 			var next, refused, wrong atomic.Int64
+			var answers nameCounts
 			send := func(first, part int) {
 				td, spans := asgiRequest()
 				for stream := first; stream < first+streamsPerRequest; stream++ {
@@ -259,11 +286,17 @@ func TestOverload(t *testing.T) {
 					if first/streamsPerRequest%2 == 0 {
 						post = p.SendTraces
 					}
-					err := post(t.Context(), td)
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if c.deadline > 0 {
+						ctx, cancel = context.WithTimeout(ctx, c.deadline)
+					}
+					err := post(ctx, td)
+					cancel()
 					if err == nil {
 						return
 					}
 					refused.Add(1)
+					answers.add(answerOf(err))
 					if !retryable(err) {
 						wrong.Add(1)
 						return
@@ -271,12 +304,12 @@ func TestOverload(t *testing.T) {
 					<-time.After(20 * time.Millisecond)
 				}
 			}
-			until := time.Now().Add(secondsFrom(t, "OVERLOAD_SECONDS"))
+			until := time.Now().Add(length)
 			var work sync.WaitGroup
 			for range senders {
 				work.Go(func() {
-					// Until the time is up and a refusal was seen, however fast or slow the machine is.
-					for time.Now().Before(until) || refused.Load() == 0 {
+					// Until the time is up and a refusal was seen, if there are any, however fast or slow the machine is.
+					for time.Now().Before(until) || c.refuses && refused.Load() == 0 {
 						first := int(next.Add(streamsPerRequest)) - streamsPerRequest
 						send(first, 0)
 						send(first, 1)
@@ -286,13 +319,13 @@ func TestOverload(t *testing.T) {
 			// A refused request can only be accepted when something has left, so the backend goes on, slowly, and later fast.
 			work.Go(func() {
 				<-time.After(time.Until(until))
-				for refused.Load() == 0 {
+				for c.refuses && refused.Load() == 0 {
 					<-time.After(10 * time.Millisecond)
 				}
 				end.delay.Store(0)
 			})
 			work.Wait()
-			assert.NotZero(t, refused.Load())
+			assert.Equal(t, c.refuses, refused.Load() > 0)
 			assert.Zero(t, wrong.Load(), "every refusal may be tried again")
 			require.Eventually(t, func() bool { return gauge(t, p, "otelcol_exporter_queue_size") == 0 }, 2*time.Minute, 50*time.Millisecond)
 
@@ -308,21 +341,29 @@ func TestOverload(t *testing.T) {
 			counted := streamsCounted(t, p)
 			streams := int(next.Load())
 			end.locked(func() {
-				assert.Len(t, delivered, 3*streams, "of each stream both halves and the span beside it")
-				for key, n := range delivered {
-					if n != 1 {
-						t.Errorf("%v came %d times", key, n)
-						break
-					}
+				spans, twice, inexact := 0, 0, 0
+				for _, n := range delivered {
+					spans += n
+					twice += n - 1
 				}
 				for stream := range streams {
-					if folded[traceOf(stream)] != soakChunks {
-						t.Errorf("stream %d folded %d chunks", stream, folded[traceOf(stream)])
+					if trace := traceOf(stream); folded[trace] < soakChunks {
+						t.Errorf("stream %d folded %d chunks", stream, folded[trace])
 						break
+					} else if folded[trace] > soakChunks || summaries[trace] > 1 {
+						inexact++
 					}
 				}
+				t.Logf("%d streams, %d refusals, %d of them after the load: %v; peak RSS %d MiB; the connector counted %d streams; %d spans came twice, %d streams in more than one summary",
+					streams, before+again, again, answers.counts(), peak>>20, counted, twice, inexact)
+				if c.deadline == 0 {
+					assert.Equal(t, 3*streams, spans, "of each stream both halves and the span beside it")
+					assert.Zero(t, twice)
+					assert.Zero(t, inexact)
+				}
+				// A sender that gives up cannot know whether its request was taken in at that moment, and sends it again.
+				assert.GreaterOrEqual(t, len(delivered), 3*streams)
 			})
-			t.Logf("%d streams, %d refusals, %d of them after the load; peak RSS %d MiB; the connector counted %d streams", streams, before, again, peak>>20, counted)
 			assert.Less(t, peak, int64(2*limitMiB<<20), "limit and spikes between two checks")
 			if c.exact {
 				assert.EqualValues(t, streams, counted)
@@ -331,6 +372,27 @@ func TestOverload(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nameCounts counts by name.
+type nameCounts struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *nameCounts) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.of[name]++
+}
+
+func (c *nameCounts) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.of)
 }
 
 // TestFailingConsumer: without a queue the sender sees what the backend says, and the end is orderly even while the backend hangs.
