@@ -119,41 +119,24 @@ func mix(h, next uint64) uint64 {
 	return h*0xd6e8feb86659fd93 + next
 }
 
-// wanted is the set of attributes that are looked for, all in one pass. It is small and fixed when the connector starts.
-type wanted struct {
-	keys []string
-	// bySketch leads from the sketch of a key to the slots of the wanted keys with that sketch. A stream span has some thirty attributes of
-	// which a handful are wanted: nearly all others are told apart by one look here, without a hash or a comparison.
-	bySketch [256][]int
-}
-
-// sketch is a hash of what a key costs nothing to look at: its length, its first and its last byte.
-func sketch(key string) uint8 {
-	if key == "" {
-		return 0
-	}
-	return uint8(len(key)) + 31*key[0] + 113*key[len(key)-1]
-}
+// wanted is the list of attributes that are looked for, all in one pass. It is fixed when the connector starts.
+type wanted []string
 
 // slot returns the position of the key among the wanted ones, which it joins if it is new.
 func (w *wanted) slot(key string) int {
-	if slot := slices.Index(w.keys, key); slot >= 0 {
+	if slot := slices.Index(*w, key); slot >= 0 {
 		return slot
 	}
-	slot := len(w.keys)
-	w.keys = append(w.keys, key)
-	w.bySketch[sketch(key)] = append(w.bySketch[sketch(key)], slot)
-	return slot
+	*w = append(*w, key)
+	return len(*w) - 1
 }
 
 // read fills found, which has one element per wanted key.
-func (w *wanted) read(attrs pcommon.Map, found []value) {
+func (w wanted) read(attrs pcommon.Map, found []value) {
 	clear(found)
 	for key, v := range attrs.All() {
-		for _, slot := range w.bySketch[sketch(key)] {
-			if w.keys[slot] == key {
-				found[slot] = valueOf(v)
-			}
+		if slot := slices.Index(w, key); slot >= 0 {
+			found[slot] = valueOf(v)
 		}
 	}
 }

@@ -44,7 +44,7 @@ type streamConnector struct {
 	scope       func(pcommon.InstrumentationScope)
 	temporality pmetric.AggregationTemporality
 	families    []*family
-	wanted      *wanted
+	wanted      wanted
 	workers     sync.Pool
 	now         func() time.Time
 
@@ -177,11 +177,11 @@ type worker struct {
 func newWorker(c *streamConnector, table *dialect.Table) *worker {
 	w := &worker{
 		connector: c,
-		observer:  streamspan.NewObserver(table, rawMinSpread, cadence.DefaultSettings()),
+		observer:  streamspan.NewObserver(table, rawMinSpread, cadence.DefaultSettings(), c.wanted),
 		keys:      make([]seriesKey, len(c.families)),
 	}
-	w.stream.span = make([]value, len(c.wanted.keys))
-	w.stream.resource = make([]value, len(c.wanted.keys))
+	w.stream.span = make([]value, len(c.wanted))
+	w.stream.resource = make([]value, len(c.wanted))
 	w.attributes = w.keptAttributes
 	return w
 }
@@ -231,7 +231,12 @@ func (w *worker) visit(o *streamspan.Observation) {
 	s.dialect, s.operation = nonEmpty(o.Record.Dialect), nonEmpty(o.Record.SourceOperation)
 	s.weight = w.weigher.weight(o.Span.TraceState().AsRaw(), o.Span.TraceID())
 	w.refused += s.values.fill(o.Record, openTime(o))
-	c.wanted.read(o.Span.Attributes(), s.span)
+	for i, v := range o.Wanted {
+		s.span[i] = value{}
+		if v != (pcommon.Value{}) {
+			s.span[i] = valueOf(v)
+		}
+	}
 	for i, f := range c.families {
 		w.keys[i].fill(f, s)
 	}

@@ -54,8 +54,8 @@ const (
 	slotRequestStream
 )
 
-func newWanted() *wanted {
-	w := &wanted{}
+func newWanted() wanted {
+	var w wanted
 	for _, key := range []string{
 		slotProvider: attrProvider, slotSystem: attrSystem, slotRequestModel: attrRequestModel, slotResponseModel: attrResponseModel,
 		slotOperation: attrOperation, slotServerAddress: attrServerAddress, slotServerPort: attrServerPort, slotErrorType: attrErrorType,
@@ -67,7 +67,7 @@ func newWanted() *wanted {
 }
 
 // families returns the metrics of a configuration, and the attributes that they need of spans and resources.
-func families(c *Config) ([]*family, *wanted) {
+func families(c *Config) ([]*family, wanted) {
 	w := newWanted()
 	common := []dimension{
 		{attrSpanKind, kind},

@@ -75,14 +75,6 @@ func (l *layout) indexGaps() {
 	}
 }
 
-// bucketOf returns the explicit bucket into which the midpoint of an exponential one falls.
-func (l *layout) bucketOf(index, scale int) int {
-	if i := index - leastGapIndex; scale == cadence.MaxScale && uint(i) < uint(len(l.byIndex)) {
-		return int(l.byIndex[i])
-	}
-	return l.bucket(cadence.Midpoint(index, scale))
-}
-
 func exponentialLayout(maxSize int) *layout {
 	return &layout{maxSize: maxSize}
 }
@@ -182,11 +174,32 @@ func (l *layout) recordGaps(h *histogram, sum *cadence.Summary, gaps []int64, we
 			h.counts[l.bucket(float64(gap)/1e9)] += weight
 		}
 	default:
-		h.counts[0] += uint64(gh.Zero) * weight
-		for _, b := range gh.Buckets {
-			h.counts[l.bucketOf(b.Index, gh.Scale)] += uint64(b.Count) * weight
-		}
+		l.addBuckets(h, gh, weight)
 	}
+}
+
+// addBuckets adds a gap histogram to the explicit buckets. Several of its buckets in a row fall into the same one: to add them up first
+// spares a store that the next addition would wait for.
+func (l *layout) addBuckets(h *histogram, gh *cadence.Histogram, weight uint64) {
+	byIndex := l.byIndex
+	if gh.Scale != cadence.MaxScale {
+		byIndex = nil
+	}
+	at, n := 0, uint64(gh.Zero)
+	for _, b := range gh.Buckets {
+		var to int
+		if i := uint(b.Index - leastGapIndex); i < uint(len(byIndex)) {
+			to = int(byIndex[i])
+		} else {
+			to = l.bucket(cadence.Midpoint(b.Index, gh.Scale))
+		}
+		if to != at {
+			h.counts[at] += n * weight
+			at, n = to, 0
+		}
+		n += uint64(b.Count)
+	}
+	h.counts[at] += n * weight
 }
 
 // addIndexed adds n to an exponential bucket of the given scale, and lowers the scale of the histogram where it is finer or would have

@@ -152,17 +152,16 @@ func (h *Histogram) SetInts(ints []int64) error {
 	if zero < 0 || zero > maxCount {
 		return fmt.Errorf("gap histogram has zero count %d", zero)
 	}
-	if err := checkPairs(pairs, int(scale), zero); err != nil {
+	if err := h.setPairs(pairs, int(scale), zero); err != nil {
+		h.Reset()
 		return err
 	}
 	h.Scale, h.Zero = int(scale), zero
-	for ; len(pairs) > 0; pairs = pairs[2:] {
-		h.Buckets = append(h.Buckets, Bucket{int(pairs[0]), pairs[1]})
-	}
 	return nil
 }
 
-func checkPairs(pairs []int64, scale int, total int64) error {
+// setPairs appends the buckets. total is what has been counted before.
+func (h *Histogram) setPairs(pairs []int64, scale int, total int64) error {
 	// The extremes of float64 at MaxScale, shifted as Downscale shifts.
 	least := int64(minExponent*subBuckets-1) >> (MaxScale - scale)
 	most := int64(IndexOf(math.MaxFloat64)) >> (MaxScale - scale)
@@ -178,6 +177,7 @@ func checkPairs(pairs []int64, scale int, total int64) error {
 		}
 		least = index + 1
 		total += count
+		h.Buckets = append(h.Buckets, Bucket{int(index), count})
 	}
 	return nil
 }

@@ -50,6 +50,8 @@ type compiledEvent struct {
 	rank  int
 	genAI bool
 	trust bool
+	// plain: a chunk of which nothing but the instant is of interest.
+	plain bool
 }
 
 type compiledSpan struct {
@@ -228,6 +230,7 @@ func (t *Table) addEvent(key string, row EventRow, rank int) {
 		return
 	}
 	e := &compiledEvent{EventRow: row, key: key, rank: rank, genAI: isGenAIKey(key)}
+	e.plain = row.Role == RoleChunk && row.direction == directionNone && !row.micros && !row.bodyWrite && len(row.bytesKeys) == 0
 	t.events[key] = e
 	if row.Prefix {
 		t.eventPrefixes = append(t.eventPrefixes, e)

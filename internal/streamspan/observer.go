@@ -22,22 +22,25 @@ type Observation struct {
 	// Gaps are the gaps between the chunks in nanoseconds, read from a raw span's own records. They are nil when the span carries only
 	// the histogram of its gaps.
 	Gaps []int64
+	// Wanted are the attributes of the span that the Observer was told to look for, in that order; the zero Value for those that are not
+	// there.
+	Wanted []pcommon.Value
 }
 
 // Observer reads the streams of a batch without changing it: from the stream.* attributes of spans that were processed, and from raw
 // streaming spans by the same detection and arithmetic. It is not safe for concurrent use.
 type Observer struct {
 	finder *Finder
-	reader Reader
+	reader *Reader
 	visit  func(*Observation)
 	record Record
 	obs    Observation
 	gaps   []int64
 }
 
-// NewObserver returns an Observer. The parameters are those of NewFinder.
-func NewObserver(table *dialect.Table, minSpread time.Duration, settings cadence.Settings) *Observer {
-	o := &Observer{finder: NewFinder(table, minSpread, settings)}
+// NewObserver returns an Observer that also looks for the wanted attributes. The other parameters are those of NewFinder.
+func NewObserver(table *dialect.Table, minSpread time.Duration, settings cadence.Settings, wanted []string) *Observer {
+	o := &Observer{finder: NewFinder(table, minSpread, settings), reader: NewReader(wanted)}
 	o.finder.Skipped = o.processed
 	return o
 }
@@ -49,12 +52,14 @@ func (o *Observer) Observe(td ptrace.Traces, visit func(*Observation)) {
 	found := o.finder.Find(td)
 	for i := range found {
 		f := &found[i]
+		o.reader.Read(f.Span.Attributes(), &o.record) // for what is wanted: a raw span has no record yet
 		o.finder.Record(f, &o.record)
 		o.gaps = cadence.AppendGaps(o.gaps[:0], f.Evidence.Chunks.Instants)
-		o.obs = Observation{Resource: f.Resource, Scope: f.Scope.Scope(), Span: f.Span, Record: &o.record, Gaps: o.gaps}
+		o.obs = Observation{Resource: f.Resource, Scope: f.Scope.Scope(), Span: f.Span, Record: &o.record, Gaps: o.gaps, Wanted: o.reader.Wanted()}
 		visit(&o.obs)
 	}
 	o.finder.Release()
+	o.reader.Release()
 	o.obs, o.visit = Observation{}, nil
 }
 
@@ -79,6 +84,6 @@ func (o *Observer) processed(res pcommon.Resource, scope ptrace.ScopeSpans, span
 	default:
 		return
 	}
-	o.obs = Observation{Resource: res, Scope: scope.Scope(), Span: span, Record: &o.record}
+	o.obs = Observation{Resource: res, Scope: scope.Scope(), Span: span, Record: &o.record, Wanted: o.reader.Wanted()}
 	o.visit(&o.obs)
 }

@@ -217,9 +217,33 @@ func putHistogram(s pcommon.Slice, h cadence.Histogram) {
 	}
 }
 
-// Reader reads Records; it keeps scratch from one to the next. It is not safe for concurrent use.
+// Reader reads Records, and other attributes in the same pass. It keeps scratch from one to the next and is not safe for concurrent use.
 type Reader struct {
-	ints []int64
+	// bySketch holds what reads an attribute under the sketch of its key. Nearly all other keys find nothing there, and a look-up costs an
+	// index and a comparison, a quarter of what a map's hash does: a stream span has thirty attributes.
+	bySketch [256][]reading
+	wanted   []pcommon.Value
+	ints     []int64
+}
+
+type reading struct {
+	key string
+	set func(*Reader, *Record, pcommon.Value)
+}
+
+// NewReader returns a Reader that also looks for the wanted attributes, whose keys are not empty.
+func NewReader(wanted []string) *Reader {
+	r := &Reader{wanted: make([]pcommon.Value, len(wanted))}
+	add := func(key string, set func(*Reader, *Record, pcommon.Value)) {
+		r.bySketch[sketch(key)] = append(r.bySketch[sketch(key)], reading{key, set})
+	}
+	for key, set := range setters() {
+		add(key, set)
+	}
+	for i, key := range wanted {
+		add(key, func(r *Reader, _ *Record, v pcommon.Value) { r.wanted[i] = v })
+	}
+	return r
 }
 
 // Read fills rec from the stream.* attributes of a span. It reports false when the span has no stream.phase. An attribute of the wrong
@@ -228,8 +252,9 @@ func (r *Reader) Read(attrs pcommon.Map, rec *Record) bool {
 	buckets := rec.Cadence.Histogram.Buckets[:0]
 	*rec = Record{}
 	rec.Cadence.Histogram.Buckets = buckets
+	clear(r.wanted)
 	for key, v := range attrs.All() {
-		for _, f := range readers[sketch(key)] {
+		for _, f := range r.bySketch[sketch(key)] {
 			if f.key == key {
 				f.set(r, rec, v)
 			}
@@ -238,28 +263,21 @@ func (r *Reader) Read(attrs pcommon.Map, rec *Record) bool {
 	return rec.Phase != PhaseNone
 }
 
+// Wanted returns the wanted attributes of the span that was read last, in the order of their keys, the zero Value for those that it does
+// not have.
+func (r *Reader) Wanted() []pcommon.Value { return r.wanted }
+
+// Release lets go of the span that was read last.
+func (r *Reader) Release() { clear(r.wanted) }
+
 // sketch is a hash of what it costs nothing to look at in a key: its length, its last byte and one from the middle. Our keys all begin
 // alike and differ there.
 func sketch(key string) uint8 {
-	if len(key) < len("stream.") {
+	if key == "" {
 		return 0
 	}
 	return uint8(len(key)) + 31*key[len(key)/2] + 113*key[len(key)-1]
 }
-
-type reading struct {
-	key string
-	set func(*Reader, *Record, pcommon.Value)
-}
-
-// readers holds what reads an attribute under the sketch of its key. Nearly all other keys find nothing there, and a look-up costs an
-// index and a comparison, a quarter of what a map's hash does: a stream span has thirty attributes.
-var readers = func() (bySketch [256][]reading) {
-	for key, set := range setters() {
-		bySketch[sketch(key)] = append(bySketch[sketch(key)], reading{key, set})
-	}
-	return bySketch
-}()
 
 func setters() map[string]func(*Reader, *Record, pcommon.Value) {
 	str := func(of func(*Record) *string) func(*Reader, *Record, pcommon.Value) {

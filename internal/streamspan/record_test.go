@@ -77,7 +77,7 @@ func randomRecord(r *rand.Rand) Record {
 
 // TestRecordRoundTrip: what is written on a span is what is read from it.
 func TestRecordRoundTrip(t *testing.T) {
-	var reader Reader
+	reader := NewReader(nil)
 	var got Record // reused, so that nothing of one is left to the next
 	for seed := range uint64(500) {
 		want := randomRecord(rand.New(rand.NewPCG(seed, 3)))
@@ -129,7 +129,7 @@ func TestAttributeNames(t *testing.T) {
 
 // TestReadSkipsNonsense: an attribute of the wrong type, or one that cannot be, is as good as absent.
 func TestReadSkipsNonsense(t *testing.T) {
-	var reader Reader
+	reader := NewReader(nil)
 	var rec Record
 	m := pcommon.NewMap()
 	assert.False(t, reader.Read(m, &rec))

@@ -58,7 +58,7 @@ type Options struct {
 // Splitter rewrites the spans that a Finder found. It is not safe for concurrent use.
 type Splitter struct {
 	opts Options
-	// copySet holds the keys to copy under their sketch, see readers.
+	// copySet holds the keys to copy under their sketch, see Reader.
 	copySet [256][]string
 	order   []chunkEvent
 	stalls  []stall
