@@ -64,33 +64,56 @@ const (
 
 var hashSeed = maphash.MakeSeed()
 
-func stringValue(s string) value {
-	return value{kind: isString, str: s, hash: maphash.String(hashSeed, s)}
+func stringValue(s string) (x value) {
+	x.setString(s)
+	return x
 }
 
-func numberValue(kind valueKind, bits uint64) value {
-	return value{kind: kind, bits: bits, hash: (bits + uint64(kind)) * 0x9e3779b97f4a7c15}
+// setString and the other setters fill a value in place, field by field. To return one and assign it costs a copy that has to wait for its
+// parts to be stored: a tenth of the time of a stream.
+func (x *value) setString(s string) {
+	x.kind, x.bits, x.str, x.hash = isString, 0, s, maphash.String(hashSeed, s)
 }
 
-// valueOf reads an attribute. Lists, maps and bytes become their text.
-func valueOf(v pcommon.Value) value {
+func (x *value) setNumber(kind valueKind, bits uint64) {
+	x.kind, x.bits, x.str, x.hash = kind, bits, "", (bits+uint64(kind))*0x9e3779b97f4a7c15
+}
+
+func (x *value) clear() { x.kind, x.bits, x.str, x.hash = absent, 0, "", 0 }
+
+// set reads an attribute; the zero Value is none. Lists, maps and bytes become their text.
+func (x *value) set(v pcommon.Value) {
+	if v == (pcommon.Value{}) {
+		x.clear()
+		return
+	}
 	switch v.Type() {
 	case pcommon.ValueTypeEmpty:
-		return value{}
+		x.clear()
 	case pcommon.ValueTypeStr:
-		return stringValue(v.Str())
+		x.setString(v.Str())
 	case pcommon.ValueTypeInt:
-		return numberValue(isInt, uint64(v.Int()))
+		x.setNumber(isInt, uint64(v.Int()))
 	case pcommon.ValueTypeDouble:
-		return numberValue(isDouble, math.Float64bits(v.Double()))
+		x.setNumber(isDouble, math.Float64bits(v.Double()))
 	case pcommon.ValueTypeBool:
+		bits := uint64(0)
 		if v.Bool() {
-			return numberValue(isBool, 1)
+			bits = 1
 		}
-		return numberValue(isBool, 0)
+		x.setNumber(isBool, bits)
 	default:
-		return stringValue(v.AsString())
+		x.setString(v.AsString())
 	}
+}
+
+// setNonEmpty makes the value absent when the string is empty.
+func (x *value) setNonEmpty(s string) {
+	if s == "" {
+		x.clear()
+		return
+	}
+	x.setString(s)
 }
 
 // put writes the attribute unless it is absent.
@@ -136,7 +159,7 @@ func (w wanted) read(attrs pcommon.Map, found []value) {
 	clear(found)
 	for key, v := range attrs.All() {
 		if slot := slices.Index(w, key); slot >= 0 {
-			found[slot] = valueOf(v)
+			found[slot].set(v)
 		}
 	}
 }

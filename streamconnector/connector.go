@@ -228,14 +228,12 @@ func (w *worker) visit(o *streamspan.Observation) {
 		w.enter(o.Resource)
 	}
 	s.record, s.gaps = o.Record, o.Gaps
-	s.dialect, s.operation = nonEmpty(o.Record.Dialect), nonEmpty(o.Record.SourceOperation)
+	s.dialect.setNonEmpty(o.Record.Dialect)
+	s.operation.setNonEmpty(o.Record.SourceOperation)
 	s.weight = w.weigher.weight(o.Span.TraceState().AsRaw(), o.Span.TraceID())
 	w.refused += s.values.fill(o.Record, openTime(o))
 	for i, v := range o.Wanted {
-		s.span[i] = value{}
-		if v != (pcommon.Value{}) {
-			s.span[i] = valueOf(v)
-		}
+		s.span[i].set(v)
 	}
 	for i, f := range c.families {
 		w.keys[i].fill(f, s)

@@ -147,13 +147,6 @@ func histogramNames(c *Config) []string {
 	return names
 }
 
-func nonEmpty(s string) value {
-	if s == "" {
-		return value{}
-	}
-	return stringValue(s)
-}
-
 func required(v *value) *value {
 	if v.kind == absent {
 		return &notSaid
