@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelcol-stream/otelcol-stream/internal/rebucket"
@@ -44,6 +45,15 @@ func newMetricsProcessor(set processor.Settings, cfg *Config) (*metricsProcessor
 	}
 	p := &metricsProcessor{rules: rules, carries: newCarries(maxCarriedStreams), tel: tel, once: newOnceByKey(maxWarnings), logger: set.Logger}
 	p.pool.New = func() any { return &metricsBatch{p: p, stats: make([]ruleStats, len(rules))} }
+	if len(rules) == 0 {
+		return p, nil
+	}
+	if err := tel.RegisterProcessorStreamHistogramDeltaStreamsCallback(func(_ context.Context, o metric.Int64Observer) error {
+		o.Observe(p.carries.kept.Load())
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 

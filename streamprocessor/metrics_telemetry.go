@@ -96,11 +96,8 @@ func (b *metricsBatch) report(ctx context.Context) {
 		}
 		*s = ruleStats{}
 	}
-	if kept := b.p.carries.kept.Load(); kept > 0 {
-		t.ProcessorStreamHistogramDeltaStreams.Record(ctx, kept)
-		if evicted := b.p.carries.evicted.Swap(0); evicted > 0 {
-			t.ProcessorStreamHistogramDeltaStreamsEvicted.Add(ctx, evicted)
-		}
+	if b.p.carries.evicted.Load() > 0 {
+		t.ProcessorStreamHistogramDeltaStreamsEvicted.Add(ctx, b.p.carries.evicted.Swap(0))
 	}
 }
 

@@ -800,13 +800,27 @@ func TestTelemetryOfDeltaStreams(t *testing.T) {
 		h.send(t, in)
 		h.send(t, in)
 	}
-	metadatatest.AssertEqualProcessorStreamHistogramDeltaStreams(t, h.tel, []metricdata.DataPoint[int64]{{Value: 5}}, metricdatatest.IgnoreTimestamp())
+	kept := func(h *metricsHarness, want int64) {
+		t.Helper()
+		metadatatest.AssertEqualProcessorStreamHistogramDeltaStreams(t, h.tel, []metricdata.DataPoint[int64]{{Value: want}}, metricdatatest.IgnoreTimestamp())
+	}
+	kept(h, 5)
+
+	// A processor in two pipelines is two instances, and what they keep adds up.
+	cfg := createDefaultConfig().(*Config)
+	cfg.Histograms = []HistogramRule{explicit("d", 3)}
+	other, err := NewFactory().CreateMetrics(t.Context(), metadatatest.NewSettings(h.tel), cfg, h.sink)
+	require.NoError(t, err)
+	require.NoError(t, other.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, other.ConsumeMetrics(t.Context(), newHistogram("d", "s", delta, []float64{1, 2, 4}, 0, 0, 1, 0)))
+	kept(h, 6)
+	require.NoError(t, other.Shutdown(t.Context()))
+	kept(h, 5)
 
 	// Where no bucket is split there is nothing to keep.
 	h = newMetricsHarness(t, explicit("d", 2))
 	h.send(t, newHistogram("d", "s", delta, []float64{1, 2, 4}, 0, 0, 1, 0))
-	_, err := h.tel.GetMetric("otelcol_processor_stream_histogram_delta_streams")
-	require.Error(t, err)
+	kept(h, 0)
 }
 
 // Converting in place takes memory only where the new layout is longer, and then once.

@@ -34,7 +34,7 @@ type TelemetryBuilder struct {
 	ProcessorStreamFirstChunk                   metric.Int64Counter
 	ProcessorStreamFirstChunkClamped            metric.Int64Counter
 	ProcessorStreamHistogramAnomalies           metric.Int64Counter
-	ProcessorStreamHistogramDeltaStreams        metric.Int64Gauge
+	ProcessorStreamHistogramDeltaStreams        metric.Int64ObservableUpDownCounter
 	ProcessorStreamHistogramDeltaStreamsEvicted metric.Int64Counter
 	ProcessorStreamHistogramExactShare          metric.Float64Gauge
 	ProcessorStreamHistogramOverflowShare       metric.Float64Gauge
@@ -57,6 +57,21 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterProcessorStreamHistogramDeltaStreamsCallback sets callback for observable ProcessorStreamHistogramDeltaStreams metric.
+func (builder *TelemetryBuilder) RegisterProcessorStreamHistogramDeltaStreamsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorStreamHistogramDeltaStreams, obs: o})
+		return nil
+	}, builder.ProcessorStreamHistogramDeltaStreams)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
 }
 
 // RegisterProcessorStreamOpenMemoryCallback sets callback for observable ProcessorStreamOpenMemory metric.
@@ -153,7 +168,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{point}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorStreamHistogramDeltaStreams, err = builder.meter.Int64Gauge(
+	builder.ProcessorStreamHistogramDeltaStreams, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_stream_histogram_delta_streams",
 		metric.WithDescription("Number of delta streams whose remainders are kept. [Development]"),
 		metric.WithUnit("{stream}"),

@@ -122,8 +122,10 @@ func AssertEqualProcessorStreamHistogramDeltaStreams(t *testing.T, tt *component
 		Name:        "otelcol_processor_stream_histogram_delta_streams",
 		Description: "Number of delta streams whose remainders are kept. [Development]",
 		Unit:        "{stream}",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_stream_histogram_delta_streams")

@@ -20,6 +20,10 @@ func TestSetupTelemetry(t *testing.T) {
 	tb, err := metadata.NewTelemetryBuilder(testTel.NewTelemetrySettings())
 	require.NoError(t, err)
 	defer tb.Shutdown()
+	require.NoError(t, tb.RegisterProcessorStreamHistogramDeltaStreamsCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterProcessorStreamOpenMemoryCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
@@ -34,7 +38,6 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorStreamFirstChunk.Add(context.Background(), 1)
 	tb.ProcessorStreamFirstChunkClamped.Add(context.Background(), 1)
 	tb.ProcessorStreamHistogramAnomalies.Add(context.Background(), 1)
-	tb.ProcessorStreamHistogramDeltaStreams.Record(context.Background(), 1)
 	tb.ProcessorStreamHistogramDeltaStreamsEvicted.Add(context.Background(), 1)
 	tb.ProcessorStreamHistogramExactShare.Record(context.Background(), 1)
 	tb.ProcessorStreamHistogramOverflowShare.Record(context.Background(), 1)
