@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -393,6 +394,73 @@ func (c *nameCounts) counts() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.of)
+}
+
+// TestGarbageIsNotRefused: the limiter counts what the runtime has not collected yet, and Go collects when the heap has doubled. Unless
+// GOMEMLIMIT makes it collect before the soft limit, open streams that fill a good half of that are enough for refusals.
+func TestGarbageIsNotRefused(t *testing.T) {
+	const limitMiB, spikeMiB, streams, streamsPerRequest, chunksPerRequest = 124, 47, 60_000, 200, 10
+	for name, c := range map[string]struct{ goLimitMiB int }{
+		"at the soft limit": {limitMiB - spikeMiB},
+		"at the hard limit": {limitMiB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forTheRecord := os.Getenv("GARBAGE_SECONDS") != ""
+			if c.goLimitMiB == limitMiB && !forTheRecord {
+				t.Skip("how often it refuses is for the record: GARBAGE_SECONDS=40")
+			}
+			p := collector.StartWith(t, collector.Options{
+				Configs: []string{collector.Base, fmt.Sprintf(`
+processors:
+  memory_limiter: {check_interval: 1s, limit_mib: %d, spike_limit_mib: %d}
+  stream: {chunk_spans: {enabled: true, wait: 1h}}
+exporters:
+  nop:
+service:
+  pipelines:
+    traces: {receivers: [otlp], processors: [memory_limiter, stream], exporters: [nop]}
+`, limitMiB, spikeMiB)},
+				Env: map[string]string{"GOMEMLIMIT": fmt.Sprintf("%dMiB", c.goLimitMiB)},
+			})
+			requests, refused := 0, 0
+			send := func(from, round int) {
+				td, spans := asgiRequest()
+				for stream := from; stream < from+streamsPerRequest; stream++ {
+					for chunk := range chunksPerRequest {
+						appendChunk(spans, stream, round*chunksPerRequest+chunk)
+					}
+				}
+				requests++
+				for p.SendTraces(t.Context(), td) != nil {
+					refused++
+					<-time.After(100 * time.Millisecond)
+				}
+			}
+			for from := 0; from < streams; from += streamsPerRequest {
+				for round := range 5 {
+					send(from, round)
+				}
+			}
+			// More chunks of the same streams: garbage, and hardly any memory that stays.
+			length := 8 * time.Second
+			if forTheRecord {
+				length = secondsFrom(t, "GARBAGE_SECONDS")
+			}
+			pace := time.NewTicker(25 * time.Millisecond)
+			defer pace.Stop()
+			for until := time.Now().Add(length); time.Now().Before(until); <-pace.C {
+				send(rand.IntN(streams/streamsPerRequest)*streamsPerRequest, 5)
+			}
+			peak, held := peakRSS(t, p), gauge(t, p, "otelcol_processor_stream_open_memory")
+			require.NoError(t, p.Kill()) // what it would write at the end is not the matter
+			user, system := p.Usage()
+			t.Logf("GOMEMLIMIT=%dMiB: %d of %d requests refused; open streams %.0f MiB, peak RSS %d MiB, CPU %v",
+				c.goLimitMiB, refused, requests, held/(1<<20), peak>>20, (user + system).Round(10*time.Millisecond))
+			if c.goLimitMiB < limitMiB {
+				assert.Zero(t, refused)
+			}
+		})
+	}
 }
 
 // TestFailingConsumer: without a queue the sender sees what the backend says, and the end is orderly even while the backend hangs.
