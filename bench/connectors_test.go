@@ -35,9 +35,10 @@ func streamsOnly(td ptrace.Traces) ptrace.Traces {
 	return td
 }
 
-func connect(b *testing.B, f connector.Factory, s settings, td ptrace.Traces, streams int, name string) {
+// connect measures per stream, after it has seen that one batch gives the histogram of that name as many values as it should.
+func connect(b *testing.B, f connector.Factory, s settings, td ptrace.Traces, streams, values int, name string) {
 	decode, _ := tracesOf(b, td)
-	require.EqualValues(b, streams, observations(b, f, s, decode(), name))
+	require.EqualValues(b, values, observations(b, f, s, decode(), name))
 
 	s["metrics_flush_interval"] = "1h"
 	c := newConnector(b, f, s, &metricsSink{})
@@ -100,11 +101,17 @@ func (c firstMetrics) ConsumeMetrics(_ context.Context, md pmetric.Metrics) erro
 }
 
 func streamMetrics(b *testing.B, td ptrace.Traces, histogram string, streams int) {
-	connect(b, streamconnector.NewFactory(), settings{"histogram": settings{"type": histogram}}, td, streams, "stream.duration")
+	connect(b, streamconnector.NewFactory(), settings{"histogram": settings{"type": histogram}}, td, streams, streams, "stream.duration")
 }
 
 // spanMetrics has the attributes of stream.*, as many exemplars and the same number of buckets.
 func spanMetrics(b *testing.B, td ptrace.Traces, histogram string, streams int) {
+	b.Helper()
+	spanMetricsOf(b, td, histogram, streams, streams)
+}
+
+// spanMetricsOf measures per stream what takes in a number of spans.
+func spanMetricsOf(b *testing.B, td ptrace.Traces, histogram string, streams, spans int) {
 	h := settings{"unit": "s", "exponential": settings{"max_size": 160}}
 	if histogram == "explicit" {
 		var buckets []string
@@ -118,7 +125,7 @@ func spanMetrics(b *testing.B, td ptrace.Traces, histogram string, streams int) 
 		"dimensions":         []any{settings{"name": "stream.dialect"}, settings{"name": "gen_ai.provider.name"}, settings{"name": "gen_ai.request.model"}},
 		"exclude_dimensions": []string{"span.name", "status.code"},
 		"exemplars":          settings{"enabled": true, "max_per_data_point": 5},
-	}, td, streams, "traces.span.metrics.duration")
+	}, td, streams, spans, "traces.span.metrics.duration")
 }
 
 func exp2(e int) float64 {
@@ -154,6 +161,15 @@ func BenchmarkChunkedSpanMetricsExplicit(b *testing.B) {
 
 func BenchmarkChunkedSpanMetricsExponential(b *testing.B) {
 	spanMetrics(b, streamsOnly(splitChunked(b)), "exponential", chunkedBatch)
+}
+
+// What the peer takes for the same batches, request spans and all, if somebody lets it count every call twice.
+func BenchmarkChunkedSpanMetricsAllSpans(b *testing.B) {
+	spanMetricsOf(b, splitChunked(b), "explicit", chunkedBatch, 2*chunkedBatch)
+}
+
+func BenchmarkGenAISpanMetricsAllSpans(b *testing.B) {
+	spanMetricsOf(b, splitGenAI(b), "explicit", batch, 2*batch)
 }
 
 // Streams of which only the first chunk is known.

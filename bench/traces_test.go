@@ -98,6 +98,24 @@ func BenchmarkChunkedWalk(b *testing.B) {
 	}, chunkedBatch*payload.ChunksPerSpan)
 }
 
+// BenchmarkChunkedCopy writes a stream span of a hundred chunks, its attributes ready-made: what pdata takes for a value of its own for each
+// number of the gap histogram and for the rest, whoever works them out.
+func BenchmarkChunkedCopy(b *testing.B) {
+	ready := ptrace.NewSpan()
+	spansOf(splitChunked(b)).At(chunkedBatch).CopyTo(ready)
+	require.Equal(b, "stream", text(ready, "stream.phase"))
+	decode, _ := tracesOf(b, payload.Chunked(chunkedBatch, payload.ChunksPerSpan))
+	written := 0
+	measure(b, chunkedBatch, decode, func(td ptrace.Traces) {
+		spans := spansOf(td)
+		for range chunkedBatch {
+			ready.CopyTo(spans.AppendEmpty())
+		}
+		written = spans.Len()
+	})
+	require.Equal(b, 2*chunkedBatch, written)
+}
+
 // This project's processor, as it comes.
 
 func stream(b *testing.B, td ptrace.Traces, check func(in, out ptrace.Traces)) {
