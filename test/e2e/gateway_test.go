@@ -407,6 +407,9 @@ func TestGatewayTier(t *testing.T) {
 		r["chunks passed unfolded"] += o.passed
 		if !o.whole() {
 			r["not exact"]++
+			if stream.accepted[0].After(killed.from) {
+				r["not exact though begun after the kill"]++
+			}
 		}
 		if o.servers == 0 {
 			r["server spans lost"]++

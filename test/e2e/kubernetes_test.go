@@ -169,11 +169,15 @@ func TestKubernetesManifestsFitTogether(t *testing.T) {
 			assert.True(t, byNumber[number], "%s: the collector listens on %d", name, number)
 		}
 
-		// The limiter and Go's own limit are at 80 % of what the container may use, and the node has that much.
+		// Go collects where the limiter begins to refuse, and the node has what the percentages are of.
 		assert.Equal(t, container.Resources.Limits["memory"], container.Resources.Requests["memory"], name)
-		assert.Contains(t, text, "limit_percentage: 80", name)
-		assert.InDelta(t, 0.8*mebibytes(t, container.Resources.Limits["memory"]), mebibytes(t, env["GOMEMLIMIT"]), 1, name)
+		refuses := (setting(t, text, "limit_percentage") - setting(t, text, "spike_limit_percentage")) / 100 * mebibytes(t, container.Resources.Limits["memory"])
+		assert.InDelta(t, refuses, mebibytes(t, env["GOMEMLIMIT"]), 1, name)
 		assert.NotContains(t, container.Resources.Limits, "cpu", name)
+		if strings.Contains(text, "max_streams") {
+			// What docs/chunk-spans.md says an open stream takes; 50 chunks are usual, and ten times as many have to fit.
+			assert.Less(t, setting(t, text, "max_streams")*(510+5*500)/(1<<20), refuses/2, name)
+		}
 	}
 
 	for service, workload := range map[string]string{"Service agent": "DaemonSet agent", "Service gateway-headless": "StatefulSet gateway"} {
@@ -210,6 +214,16 @@ func TestKubernetesManifestsFitTogether(t *testing.T) {
 			assert.Contains(t, config, "service: "+gateway.ServiceName+".${env:POD_NAMESPACE}", name)
 		}
 	}
+}
+
+// setting reads a number of a configuration.
+func setting(t *testing.T, config, key string) float64 {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^\s+` + key + `: ([0-9.]+)$`).FindStringSubmatch(config)
+	require.NotNil(t, found, key)
+	value, err := strconv.ParseFloat(found[1], 64)
+	require.NoError(t, err, key)
+	return value
 }
 
 func mebibytes(t *testing.T, quantity string) float64 {
