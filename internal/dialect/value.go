@@ -95,11 +95,18 @@ func largestUnit(f float64, limit int64) Unit {
 	return UnitNanoseconds
 }
 
+// instantLayouts are the forms of ISO 8601 in use: with a T or, as Python's str writes it, a space; with an offset of hours and minutes, with
+// or without a colon (strftime and Java leave it out), of hours, or with none, which is read as UTC.
+var instantLayouts = []string{
+	time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04:05.999999999Z0700", "2006-01-02T15:04:05.999999999Z07",
+	"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02 15:04:05.999999999Z0700", "2006-01-02 15:04:05.999999999Z07",
+}
+
 // instantOf reads an absolute time: ISO 8601, bare or inside JSON quotes, or a unix time of any resolution.
 func instantOf(v pcommon.Value) (int64, bool) {
 	if v.Type() == pcommon.ValueTypeStr {
 		s := strings.Trim(strings.TrimSpace(v.Str()), `"`)
-		for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
+		for _, layout := range instantLayouts {
 			if t, err := time.Parse(layout, s); err == nil {
 				if y := t.Year(); y < 1971 || y > 2261 {
 					return 0, false
