@@ -290,6 +290,7 @@ func (f *foldingProcessor) send(ctx context.Context, streams []*fold.Stream, res
 		}
 	}
 	found := joins.find(w.finder, td)
+	w.counts.forgetProcessed() // the summaries were made here; they did not come through twice
 	for _, j := range joins.order {
 		j.settle(w.finder, &out, f.suffix, &counts)
 	}

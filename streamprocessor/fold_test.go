@@ -258,6 +258,8 @@ func TestCase09ASGI(t *testing.T) {
 			assert.Equal(t, in.ResourceSpans().At(0).Resource().Attributes().AsRaw(), last.ResourceSpans().At(0).Resource().Attributes().AsRaw())
 			assert.Equal(t, "opentelemetry.instrumentation.fastapi", last.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Name())
 			assert.Equal(t, map[string]int{"orphaned": 1}, h.results(t, "streams"))
+			_, err := h.tel.GetMetric("otelcol_processor_stream_spans")
+			assert.Error(t, err, "a summary made here is no span that was processed already")
 		})
 	})
 	t.Run("shutdown", func(t *testing.T) {

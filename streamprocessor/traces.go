@@ -131,6 +131,9 @@ func (c *counts) put(result streamspan.Result, reason dialect.Reason) {
 
 func (c *counts) skip(d dialect.Decision) { c.put(skippedResults[d.Verdict], d.Reason) }
 
+// forgetProcessed takes back what skip counted of spans that carry stream.phase.
+func (c *counts) forgetProcessed() { delete(c.spans, outcome{result: resultProcessed}) }
+
 func (c *counts) add(f *streamspan.Found, a streamspan.Applied) {
 	c.put(a.Result, a.Reason)
 	c.collapsed += a.Collapsed
