@@ -9,39 +9,42 @@ import (
 )
 
 // A Carry makes the roundings of one delta stream cancel. For every target bound inside of a source bucket it keeps a remainder: what
-// the shares of all observations so far amount to at or below that bound, less the whole observations that were put there. So a
-// thousand points with one observation each fill the target buckets like one point with a thousand.
+// the bound's share of all observations so far amounts to, less the whole observations that were put below it. So a thousand points with
+// one observation each fill the target buckets like one point with a thousand. The shares are those of the recursive halves that
+// cumulative points are split by, and a remainder that begins at ½ gives exactly what these would give.
 //
 // A stream begins at a phase, a number in [0, 1) that stands for the remainder of a history nobody has seen. If phases are evenly
-// distributed over streams, then the first points of many streams, taken together, are as little biased as the many points of one. All
-// bounds of a stream begin at the same phase: its cumulative counts then differ from those of a plan without carry all in the
-// same direction, and its buckets, their differences, by one at most. With the observations that a bound sees, the influence of
-// the phase fades to that of ½, which is ordinary rounding: a busy stream gives what its cumulative counts would give.
+// distributed over streams, then the first points of many streams, taken together, are as little biased as the many points of one. No
+// bucket of a stream's sums is more than one observation off what its cumulative counts would give; see start. With the observations
+// that a bound sees, the influence of the phase fades to that of ½, which is ordinary rounding: a busy stream gives what its cumulative
+// counts would give.
 //
 // The remainder belongs to the target bound, not to a source bucket. It survives a change of the source layout, which
 // exponential histograms make with nearly every point.
 //
 // A Carry is for one stream and not safe for concurrent use.
 type Carry struct {
-	offset int64 // phase less ½, in units of 2^-62
+	phase  float64
 	family uint64
 	slots  []slot
 }
 
 type slot struct {
-	rest int64 // in units of 2^-62, within [-2, 2)
-	seen int64 // observations in source buckets that this bound has cut, fade at most
+	rest   int64 // in units of 2^-62, within [-2, 2)
+	offset int32 // phase less ½, in units of 2^-32
+	seen   int32 // one more than the observations in source buckets that this bound has cut, faded at most; 0 before it has a phase
 }
 
 const (
 	unit = 1 << 62
 	// fade is the number of observations after which a bound has forgotten its phase: ½ an observation in 256 is 0.2 %.
-	fade = 256
+	fade  = 256
+	faded = 1 + fade
 )
 
 // NewCarry begins a stream at a phase given in units of 2^-64, such as a hash.
 func NewCarry(phase uint64) *Carry {
-	return &Carry{offset: int64(phase>>2) - unit/2}
+	return &Carry{phase: math.Ldexp(float64(phase>>11), -53)}
 }
 
 // begin makes room for the bounds of p. What other plans of the same family have left there stays.
@@ -58,80 +61,95 @@ func (c *Carry) begin(p *Plan) {
 
 // split spreads n over one more piece than there are cuts.
 func (c *Carry) split(pieces []uint64, n uint64, cuts []cut) {
-	if n >= fade && c.unseen(cuts) {
-		c.first(pieces, n, cuts)
+	if n > 0 && c.slots[cuts[middle(len(cuts))].slot].seen == 0 {
+		c.start(cuts, c.phase, false, false)
+	}
+	c.halve(pieces, n, cuts)
+}
+
+// start gives the bounds in a source bucket their phases, from that of the half they share.
+//
+// The first observation of a half goes to the left of its cut if the phase is 1 − left or more. Given on which side, the phase is evenly
+// distributed over a part of [0, 1); stretched to the whole, it is the phase of the halves of that side: the first observation of a
+// stream falls into each bucket as often as the bucket's share says.
+//
+// Two limits keep the sums within one observation of the cumulative ones. A half that would begin on the other side of ½ than the stream
+// does begins at ½, unless that sends its first observation to the other side: so the bounds err in the stream's direction, and a
+// bucket, the difference of two, by one at most. And a half that may itself have one observation more or less than its due (more, less)
+// passes that on to one of its sides and does not double it there: ⌊(n±1)·p + phase⌋ is ⌊n·p + ½⌋ or one further as long as
+// phase − ½ ± p is between 0 and ±1. Where p is small or large this limit goes first, and what is split is a half of a half.
+func (c *Carry) start(cuts []cut, phase float64, more, less bool) {
+	if len(cuts) == 0 {
 		return
 	}
-	var few [16]fixed // enough for most, so that the slice stays on the stack
-	due := few[:0]
-	for i := range cuts {
-		s := &c.slots[cuts[i].slot]
-		s.see(n, c.offset)
-		due = append(due, s.due(n, cuts[i].below))
+	m := middle(len(cuts))
+	p := cuts[m].left.float()
+	right := 1 - p
+	own := phase
+	if (own < 0.5) == (c.phase > 0.5) && (own < right) == (0.5 < right) {
+		own = 0.5
 	}
-	// What is due at a bound may be less than what is due at a lower one, because each counts from its own remainder. The whole numbers
-	// that are given must not be: they are those of the increasing sequence which is nearest to what is due, in the largest of the
-	// differences. It lies halfway between the maximum of what is before and the minimum of what follows.
-	least := due[len(due)-1]
-	var upTo [16]fixed
-	low := append(upTo[:0], due...)
-	for i := len(due) - 1; i >= 0; i-- {
-		least = least.min(due[i])
-		low[i] = least
+	if more {
+		own = max(0.5-p, min(own, 1.5-p))
 	}
-	most := due[0]
-	var below uint64
-	for i := range cuts {
-		most = most.max(due[i])
-		whole := min(most.mean(low[i]).floor(), n)
-		c.slots[cuts[i].slot].rest = due[i].less(whole)
-		pieces[i] += whole - below
-		below = whole
+	if less {
+		own = max(p-0.5, min(own, p+0.5))
 	}
-	pieces[len(cuts)] += n - below
+	if s := &c.slots[cuts[m].slot]; s.seen == 0 {
+		s.begin(own)
+	}
+	if phase < right {
+		phase /= right
+	} else {
+		phase = (phase - right) / p
+	}
+	c.start(cuts[:m], phase, more || own > 0.5, less || own < 0.5)
+	c.start(cuts[m+1:], phase, more || own < 0.5, less || own > 0.5)
 }
 
-func (c *Carry) unseen(cuts []cut) bool {
-	for i := range cuts {
-		if c.slots[cuts[i].slot].seen != 0 {
-			return false
+// halve is the recursive binary split of n, as the function halve is, with remainders.
+func (c *Carry) halve(pieces []uint64, n uint64, cuts []cut) {
+	for len(cuts) > 0 && n > 0 {
+		m := middle(len(cuts))
+		s := &c.slots[cuts[m].slot]
+		s.see(n)
+		left := s.take(n, cuts[m].left)
+		if m == 0 {
+			pieces[0] += left
+		} else {
+			c.halve(pieces[:m+1], left, cuts[:m])
 		}
+		pieces, n, cuts = pieces[m+1:], n-left, cuts[m+1:]
 	}
-	return true
+	pieces[0] += n
 }
 
-// first is for a stream that begins with so many observations that the phase has no say: it gets what a cumulative point would.
-func (c *Carry) first(pieces []uint64, n uint64, cuts []cut) {
-	var few [16]uint64 // enough for most, so that the slice stays on the stack
-	own := few[:]
-	if len(cuts) >= len(own) {
-		own = make([]uint64, len(cuts)+1)
-	}
-	own = own[:len(cuts)+1]
-	halve(own, n, cuts)
-	var below uint64
-	for i := range cuts {
-		pieces[i] += own[i]
-		below += own[i]
-		s := &c.slots[cuts[i].slot]
-		*s = slot{rest: unit / 2, seen: fade}
-		s.rest = s.due(n, cuts[i].below).less(below)
-	}
-	pieces[len(cuts)] += own[len(cuts)]
+// begin sets the remainder to a phase.
+func (s *slot) begin(phase float64) {
+	s.offset = int32(math.Ldexp(max(0, min(phase, 1-0x1p-31))-0.5, 32))
+	s.rest = unit/2 + int64(s.offset)<<30
+	s.seen = 1
 }
 
 // see counts n observations and moves the remainder from the phase towards ½ accordingly.
-func (s *slot) see(n uint64, offset int64) {
-	if s.seen == fade {
+func (s *slot) see(n uint64) {
+	if s.seen == faded {
 		return
 	}
-	before := s.seen
-	if before == 0 {
-		s.rest = unit/2 + offset
+	if s.seen == 0 { // cut so far by other bounds only
+		s.begin(0.5)
 	}
-	s.seen = int64(min(uint64(fade), uint64(before)+min(n, fade)))
-	// The shift rounds down, so that what is left at the end is never below ½ and ties go up, as in share.of.
-	s.rest -= (offset >> 8) * (s.seen - before)
+	before := s.seen
+	s.seen = int32(min(faded, uint64(before)+min(n, fade)))
+	s.rest -= int64(s.offset) << (30 - 8) * int64(s.seen-before)
+}
+
+// take is how many of n observations go below the bound; the rest is kept.
+func (s *slot) take(n uint64, part share) uint64 {
+	due := s.due(n, part)
+	whole := min(due.floor(), n)
+	s.rest = due.less(whole)
+	return whole
 }
 
 // due is the remainder and the part of n.
@@ -146,28 +164,6 @@ func (s *slot) due(n uint64, part share) fixed {
 type fixed struct {
 	hi int64
 	lo uint64
-}
-
-func (x fixed) below(y fixed) bool { return x.hi < y.hi || x.hi == y.hi && x.lo < y.lo }
-
-func (x fixed) min(y fixed) fixed {
-	if y.below(x) {
-		return y
-	}
-	return x
-}
-
-func (x fixed) max(y fixed) fixed {
-	if x.below(y) {
-		return y
-	}
-	return x
-}
-
-func (x fixed) mean(y fixed) fixed {
-	lo, carry := bits.Add64(x.lo, y.lo, 0)
-	hi := x.hi + y.hi + int64(carry) // of numbers below 2^127: no overflow
-	return fixed{hi >> 1, uint64(hi)<<63 | lo>>1}
 }
 
 // floor is the number of whole observations, none if x is negative.
@@ -194,3 +190,6 @@ func (x fixed) less(whole uint64) int64 {
 
 // quarter is the share in units of 2^-62, rounded up.
 func (s share) quarter() uint64 { return s.hi>>2 + min(s.hi&3|s.lo, 1) }
+
+// float is the share as an ordinary number.
+func (s share) float() float64 { return math.Ldexp(float64(s.hi), -64) }

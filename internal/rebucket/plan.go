@@ -33,9 +33,8 @@ type stop struct {
 
 // A cut is a target bound inside of a source bucket.
 type cut struct {
-	left  share // of the observations in its half of the tree, those at or below the bound
-	below share // of the observations in the source bucket, those at or below the bound
-	slot  int   // where a Carry keeps its remainder
+	left share // of the observations in its half of the tree, those at or below the bound
+	slot int   // where a Carry keeps its remainder
 }
 
 // Bounds are the target bounds; the caller must not change them.
@@ -175,9 +174,6 @@ func (b *planner) close() {
 		return
 	}
 	s := b.stops[len(b.stops)-1]
-	for i := s.from; i < s.until; i++ {
-		b.cuts[i].below = b.spread(b.lo, b.hi, b.at[i])
-	}
 	b.halve(b.lo, b.hi, s.from, s.until)
 }
 

@@ -287,9 +287,8 @@ func TestDownscaleAgainstRecounting(t *testing.T) {
 	}
 }
 
-// Of delta streams with any phase and any sizes of points, the sums are those of the cumulative path within one count a bucket. Where a
-// source bucket is cut more than once, the recursive halves of the cumulative path are themselves up to 1.2 off the true shares, so that
-// there it is two counts once in a while.
+// Of delta streams with any phase and any sizes of points, the sums are those of the cumulative path within one count a bucket. Where two
+// source buckets that are both cut more than once share a target bucket it may be two, once in a while.
 func TestCarryAgreesWithCumulative(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	var snapshots, twoOff int
@@ -315,7 +314,7 @@ func TestCarryAgreesWithCumulative(t *testing.T) {
 				if c.simple {
 					require.LessOrEqual(t, off, uint64(1), "%s: %v against %v", c.name, emitted, want)
 				}
-				require.LessOrEqual(t, off, uint64(3), "%s: %v against %v", c.name, emitted, want)
+				require.LessOrEqual(t, off, uint64(2), "%s: %v against %v", c.name, emitted, want)
 				if c.name != "generated" {
 					snapshots++
 					twoOff += int(off / 2)
@@ -323,7 +322,36 @@ func TestCarryAgreesWithCumulative(t *testing.T) {
 			}
 		}
 	}
-	assert.Less(t, float64(twoOff)/float64(snapshots), 0.005)
+	assert.Less(t, float64(twoOff)/float64(snapshots), 0.002)
+}
+
+// sglangBounds cut the first bucket of a source that begins at 0.1 thirteen times.
+var sglangBounds = []float64{0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1}
+
+// However often one bucket is cut and however small the points are: within one count of the cumulative path at any time, and equal to it
+// once every bound has seen enough.
+func TestCarryOfManyCuts(t *testing.T) {
+	p := target(t, Auto, true, sglangBounds...).Explicit([]float64{0.1})
+	rng := rand.New(rand.NewPCG(21, 22))
+	for stream := range uint64(200) {
+		carry := NewCarry(golden * stream)
+		total, emitted := uint64(0), make([]uint64, p.Size())
+		size := 1 + rng.Uint64N(3)
+		for range 1000 {
+			n := 1 + rng.Uint64N(size)
+			total += n
+			got := make([]uint64, p.Size())
+			p.Apply(got, TotalsOf(n, 0), carry)
+			emitted = plus(emitted, got)
+			want := apply(p, total, 0)
+			for j := range want {
+				require.LessOrEqual(t, distance(emitted[j], want[j]), uint64(1), "stream %d: %v against %v", stream, emitted, want)
+			}
+		}
+		got := make([]uint64, p.Size())
+		p.Apply(got, TotalsOf(100_000, 0), carry)
+		require.Equal(t, apply(p, total+100_000, 0), plus(emitted, got))
+	}
 }
 
 // With one bound in a bucket a stream that has seen enough gives exactly what its cumulative counts would give, whatever its phase.
@@ -348,26 +376,45 @@ func TestCarryForgetsItsPhase(t *testing.T) {
 
 // Single observations: over the points of one stream, over the first points of many streams, and over many short streams.
 func TestCarryIsUnbiased(t *testing.T) {
-	tt := target(t, Auto, true, 1, 1.2, 1.9, 3, 4)
-	p := tt.Explicit([]float64{1, 2, 4})
-	// Even density: 0.2, 0.7 and 0.1 of (1, 2]; one half each of (2, 4].
-	want := []float64{0, 0.2 / 2, 0.7 / 2, 0.1/2 + 0.5/2, 0.5 / 2, 0}
+	many := make([]float64, len(sglangBounds)+1)
+	last := 0.0
+	for i, b := range sglangBounds {
+		many[i] = (b - last) / 0.1
+		last = b
+	}
 	const observations = 10_000
-	for _, points := range []int{1, 2, 5, 20, 300, observations} {
-		got := make([]uint64, p.Size())
-		for stream := range observations / points {
-			carry := NewCarry(golden * uint64(stream+1)) // evenly spread
-			dst := make([]uint64, p.Size())
-			for i := range points {
-				delta := make([]uint64, 4)
-				delta[1+(stream+i)%2] = 1
-				p.Apply(dst, TotalsOf(delta...), carry)
-				got = plus(got, dst)
+	for _, c := range []struct {
+		target, source []float64
+		into           []int // source buckets that get an observation in turn
+		want           []float64
+		tolerance      float64 // of streams of a few points
+	}{
+		// Even density: 0.2, 0.7 and 0.1 of (1, 2]; one half each of (2, 4].
+		{[]float64{1, 1.2, 1.9, 3, 4}, []float64{1, 2, 4}, []int{1, 2}, []float64{0, 0.2 / 2, 0.7 / 2, 0.1/2 + 0.5/2, 0.5 / 2, 0}, 0.01},
+		// So many cuts that halves of halves are narrow: to agree with the cumulative path goes first.
+		{sglangBounds, []float64{0.1}, []int{0}, many, 0.11},
+	} {
+		p := target(t, Auto, true, c.target...).Explicit(c.source)
+		for _, points := range []int{1, 2, 5, 20, 300, observations} {
+			got := make([]uint64, p.Size())
+			for stream := range observations / points {
+				carry := NewCarry(golden * uint64(stream+1)) // evenly spread
+				dst := make([]uint64, p.Size())
+				for i := range points {
+					delta := make([]uint64, len(c.source)+1)
+					delta[c.into[(stream+i)%len(c.into)]] = 1
+					p.Apply(dst, TotalsOf(delta...), carry)
+					got = plus(got, dst)
+				}
 			}
-		}
-		all := sum(got)
-		for j, n := range got {
-			assert.InDelta(t, want[j], float64(n)/float64(all), 0.01, "%d points a stream, bucket %d", points, j)
+			all := sum(got)
+			tolerance := 0.01
+			if points < 20 {
+				tolerance = c.tolerance
+			}
+			for j, n := range got {
+				assert.InDelta(t, c.want[j], float64(n)/float64(all), tolerance, "%d points a stream, bucket %d", points, j)
+			}
 		}
 	}
 }
