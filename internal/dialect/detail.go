@@ -77,6 +77,9 @@ func (r *Reader) Detail(ev *Evidence, d *Decision) Detail {
 	if ev.hasCh {
 		eachReason(ev.choice, s.reason)
 	}
+	if ev.messages != "" {
+		eachMessageReason(ev.messages, s.reason)
+	}
 	s.GenAI = s.GenAI || strings.HasPrefix(ev.Chunks.source, "gen_ai.") || strings.HasPrefix(ev.Chunks.source, "llm.")
 	for _, n := range ev.times {
 		s.GenAI = s.GenAI || n.event != nil && n.event.genAI

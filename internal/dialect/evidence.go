@@ -87,6 +87,8 @@ type Evidence struct {
 	cancel bool // a cancel event
 	choice pcommon.Value
 	hasCh  bool
+	// messages is the last list of output messages that an event carries, as JSON, "" when none does.
+	messages string
 }
 
 // class orders the candidates for the first-chunk instant, best first.
@@ -434,6 +436,11 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 		case roleChoice:
 			if v, ok := e.Attributes().Get("finish_reason"); ok {
 				ev.choice, ev.hasCh = v, true
+			}
+		case roleDetails:
+			// The prompt may be on an event of the same name.
+			if v, ok := e.Attributes().Get("gen_ai.output.messages"); ok && v.Type() == pcommon.ValueTypeStr {
+				ev.messages = v.Str()
 			}
 		default:
 		}

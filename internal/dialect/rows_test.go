@@ -347,6 +347,17 @@ func TestInstrumentations(t *testing.T) {
 			verdict{streams: true, first: 400 * ms, source: serverTTFT, dialect: "strands", outcome: OutcomeCancelled},
 		},
 		{
+			"27 Strands by the newer convention, cancelled: the stop reason is in the messages of the second such event",
+			build(
+				scope("strands.telemetry.tracer"), internal, named("chat"), attr(serverTTFT, 400),
+				eventWith("gen_ai.client.inference.operation.details", 0, map[string]any{"gen_ai.input.messages": `[{"role": "user", "finish_reason": "no"}]`}),
+				eventWith("gen_ai.client.inference.operation.details", 900*ms, map[string]any{
+					"gen_ai.output.messages": `[{"role": "assistant", "parts": [{"type": "text", "content": "a \"finish_reason\""}], "finish_reason": "cancelled"}]`,
+				}),
+			),
+			verdict{streams: true, first: 400 * ms, source: serverTTFT, dialect: "strands", outcome: OutcomeCancelled},
+		},
+		{
 			"28, 29 Google ADK, Gemini CLI: no evidence",
 			build(scope("gcp.vertex.agent"), internal, named("call_llm"), stop, tokens100),
 			verdict{},

@@ -190,6 +190,9 @@ func TestClamp(t *testing.T) {
 func TestOutcome(t *testing.T) {
 	failed := status(ptrace.StatusCodeError, "boom")
 	reason := func(v any) given { return attr("gen_ai.response.finish_reasons", v) }
+	details := func(v any) given {
+		return eventWith("gen_ai.client.inference.operation.details", 900*ms, map[string]any{"gen_ai.output.messages": v})
+	}
 	for _, tt := range []struct {
 		name  string
 		parts []given
@@ -217,6 +220,11 @@ func TestOutcome(t *testing.T) {
 		{"finish reason as a word", []given{reason("stop")}, OutcomeCompleted},
 		{"empty finish reasons", []given{reason([]any{""})}, OutcomeIncomplete},
 		{"no finish reason in JSON", []given{reason(`[null]`)}, OutcomeIncomplete},
+		{"finish reason in the output messages", []given{details(`[{"role": "assistant", "finish_reason": "end_turn"}]`)}, OutcomeCompleted},
+		{"output messages without a finish reason", []given{details(`[{"role": "assistant", "finish_reason": ""}, {"role": "tool", "finish_reason": null}]`)}, OutcomeIncomplete},
+		{"output messages that are no JSON", []given{details(`[{"finish_reason": "end_turn"`)}, OutcomeIncomplete},
+		{"output messages that are no list", []given{details(`{"finish_reason": "end_turn"}`)}, OutcomeIncomplete},
+		{"output messages that are no text", []given{details(true)}, OutcomeIncomplete},
 		{"end event", []given{event("ai.stream.finish", 500*ms)}, OutcomeCompleted},
 		{"gRPC 0", []given{attr("rpc.grpc.status_code", 0)}, OutcomeCompleted},
 		{"gRPC 0 as text", []given{attr("rpc.grpc.status_code", "0")}, OutcomeCompleted},

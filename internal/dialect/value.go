@@ -244,3 +244,22 @@ func eachReason(v pcommon.Value, f func(string)) {
 	default:
 	}
 }
+
+// eachMessageReason calls f for every finish reason in a JSON array of output messages as the GenAI convention has them. The search for the
+// quoted word comes first, since the texts of the messages come along.
+func eachMessageReason(s string, f func(string)) {
+	if len(s) > maxJSON || !strings.Contains(s, `"finish_reason"`) {
+		return
+	}
+	var messages []struct {
+		FinishReason string `json:"finish_reason"`
+	}
+	if json.Unmarshal([]byte(s), &messages) != nil {
+		return
+	}
+	for _, m := range messages {
+		if m.FinishReason != "" {
+			f(m.FinishReason)
+		}
+	}
+}

@@ -39,6 +39,7 @@ const (
 	roleChunkEcho    Role = "chunk_echo"    // a second event for a chunk that has one already
 	roleCancel       Role = "cancel"        // an event that says the call was cancelled
 	roleChoice       Role = "choice"        // an event that may carry the finish reason
+	roleDetails      Role = "details"       // an event whose output messages may carry the finish reason
 	roleProtocol     Role = "protocol"      // an event that marks a protocol's first byte
 	roleStreamingRPC Role = "streaming_rpc" // a span name that only streaming calls have
 )
@@ -261,6 +262,7 @@ var builtinEvents = []eventEntry{
 
 	{"span.cancelled", EventRow{Role: roleCancel, dialect: "openinference"}},
 	{"gen_ai.choice", EventRow{Role: roleChoice}},
+	{"gen_ai.client.inference.operation.details", EventRow{Role: roleDetails}},
 
 	// Every response has a first byte, so these say where, never whether.
 	{"http.receive.start", EventRow{Role: roleProtocol, dialect: "otelhttptrace"}},
