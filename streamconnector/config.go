@@ -118,8 +118,8 @@ func (c *Config) Validate() error {
 	if c.AggregationCardinalityLimit < 0 {
 		fail("aggregation_cardinality_limit: %d is negative; 0 is no limit", c.AggregationCardinalityLimit)
 	}
-	if c.Exemplars.Enabled && c.Exemplars.MaxPerDataPoint <= 0 {
-		fail("exemplars::max_per_data_point: %d is not positive; set exemplars::enabled to false for none", c.Exemplars.MaxPerDataPoint)
+	if n := c.Exemplars.MaxPerDataPoint; n < 0 || n == 0 && c.Exemplars.Enabled {
+		fail("exemplars::max_per_data_point: %d is not positive; set exemplars::enabled to false for none", n)
 	}
 	errs = append(errs, c.validateAttributes(), c.validateHistogram())
 	return errors.Join(errs...)
@@ -154,19 +154,24 @@ func (c *Config) validateAttributes() error {
 }
 
 func (c *Config) validateHistogram() error {
+	var errs []error
+	if c.Histogram.MaxSize < 2 {
+		errs = append(errs, fmt.Errorf("histogram::max_size: %d is less than 2", c.Histogram.MaxSize))
+	}
 	switch c.Histogram.Type {
 	case histogramExplicit:
+		errs = append(errs, c.validateBoundaries())
 	case histogramExponential:
-		if c.Histogram.MaxSize < 2 {
-			return fmt.Errorf("histogram::max_size: %d is less than 2", c.Histogram.MaxSize)
-		}
 		if len(c.Histogram.Boundaries) > 0 {
-			return errors.New("histogram::boundaries has no effect while histogram::type is exponential")
+			errs = append(errs, errors.New("histogram::boundaries has no effect while histogram::type is exponential"))
 		}
-		return nil
 	default:
-		return fmt.Errorf("histogram::type: %q is neither explicit nor exponential", c.Histogram.Type)
+		errs = append(errs, fmt.Errorf("histogram::type: %q is neither explicit nor exponential", c.Histogram.Type))
 	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateBoundaries() error {
 	var errs []error
 	names := histogramNames(c)
 	for _, name := range slices.Sorted(maps.Keys(c.Histogram.Boundaries)) {

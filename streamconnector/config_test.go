@@ -106,6 +106,8 @@ func TestInvalidConfig(t *testing.T) {
 		`resource_attributes[1]: "a" is empty or there twice`:         func(c *Config) { c.ResourceAttributes = []string{"a", "a"} },
 		`histogram::type: "linear" is neither`:                        func(c *Config) { c.Histogram.Type = "linear" },
 		`histogram::max_size: 1 is less than 2`:                       func(c *Config) { c.Histogram.Type, c.Histogram.MaxSize = "exponential", 1 },
+		`histogram::max_size: 0 is less than 2`:                       func(c *Config) { c.Histogram.MaxSize = 0 },
+		`exemplars::max_per_data_point: -1 is not positive`:           func(c *Config) { c.Exemplars = ExemplarsConfig{MaxPerDataPoint: -1} },
 		`histogram::boundaries has no effect`: func(c *Config) {
 			c.Histogram.Type, c.Histogram.Boundaries = "exponential", map[string][]float64{"stream.duration": {1}}
 		},
