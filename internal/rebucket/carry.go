@@ -14,8 +14,9 @@ import (
 // cumulative points are split by, and a remainder that begins at ½ gives exactly what these would give.
 //
 // A stream begins at a phase, a number in [0, 1) that stands for the remainder of a history nobody has seen. If phases are evenly
-// distributed over streams, then the first points of many streams, taken together, are as little biased as the many points of one. No
-// bucket of a stream's sums is more than one observation off what its cumulative counts would give; see start. With the observations
+// distributed over streams, then the first points of many streams, taken together, are as little biased as the many points of one. The
+// sums of a stream are within one observation a bucket of what its cumulative counts would give, or two in a bucket between two source
+// buckets that are both cut more than once; see start. With the observations
 // that a bound sees, the influence of the phase fades to that of ½, which is ordinary rounding: a busy stream gives what its cumulative
 // counts would give.
 //
@@ -77,7 +78,8 @@ func (c *Carry) split(pieces []uint64, n uint64, cuts []cut) {
 // does begins at ½, unless that sends its first observation to the other side: so the bounds err in the stream's direction, and a
 // bucket, the difference of two, by one at most. And a half that may itself have one observation more or less than its due (more, less)
 // passes that on to one of its sides and does not double it there: ⌊(n±1)·p + phase⌋ is ⌊n·p + ½⌋ or one further as long as
-// phase − ½ ± p is between 0 and ±1. Where p is small or large this limit goes first, and what is split is a half of a half.
+// phase − ½ ± p is between 0 and ±1. Of very unequal parts of a half, p below ¼ or above ¾, this can send the first observation to the
+// larger one.
 func (c *Carry) start(cuts []cut, phase float64, more, less bool) {
 	if len(cuts) == 0 {
 		return
