@@ -117,23 +117,23 @@ func (x *value) setNonEmpty(s string) {
 }
 
 // put writes the attribute unless it is absent.
-func (v value) put(m pcommon.Map, key string) {
-	switch v.kind {
+func (x value) put(m pcommon.Map, key string) {
+	switch x.kind {
 	case isString:
-		m.PutStr(key, v.str)
+		m.PutStr(key, x.str)
 	case isInt:
-		m.PutInt(key, int64(v.bits))
+		m.PutInt(key, int64(x.bits))
 	case isDouble:
-		m.PutDouble(key, math.Float64frombits(v.bits))
+		m.PutDouble(key, math.Float64frombits(x.bits))
 	case isBool:
-		m.PutBool(key, v.bits != 0)
+		m.PutBool(key, x.bits != 0)
 	}
 }
 
 // owned returns the value with memory of its own, so that a series does not keep the text it was cut from.
-func (v value) owned() value {
-	v.str = strings.Clone(v.str)
-	return v
+func (x value) owned() value {
+	x.str = strings.Clone(x.str)
+	return x
 }
 
 // mix takes the hash of the next value into h. Multiplying first makes the order count.
