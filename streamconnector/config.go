@@ -134,7 +134,7 @@ func (c *Config) validateAttributes() error {
 		case d.Name == "":
 			errs = append(errs, fmt.Errorf("dimensions[%d]::name is empty", i))
 		case isOwnAttribute(d.Name):
-			errs = append(errs, fmt.Errorf("dimensions[%d]::name: %q is an attribute of every metric already", i, d.Name))
+			errs = append(errs, fmt.Errorf("dimensions[%d]::name: %q is an attribute that the connector writes itself", i, d.Name))
 		case seen[d.Name]:
 			errs = append(errs, fmt.Errorf("dimensions[%d]::name: %q is there twice", i, d.Name))
 		}

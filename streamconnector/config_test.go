@@ -100,7 +100,7 @@ func TestInvalidConfig(t *testing.T) {
 		`aggregation_cardinality_limit: -1 is negative`:               func(c *Config) { c.AggregationCardinalityLimit = -1 },
 		`exemplars::max_per_data_point: 0 is not positive`:            func(c *Config) { c.Exemplars.MaxPerDataPoint = 0 },
 		`dimensions[1]::name is empty`:                                func(c *Config) { c.Dimensions = []DimensionConfig{{Name: "a"}, {}} },
-		`dimensions[0]::name: "span.kind" is an attribute`:            func(c *Config) { c.Dimensions = []DimensionConfig{{Name: "span.kind"}} },
+		`dimensions[0]::name: "stream.outcome" is an attribute`:       func(c *Config) { c.Dimensions = []DimensionConfig{{Name: "stream.outcome"}} },
 		`dimensions[1]::name: "a" is there twice`:                     func(c *Config) { c.Dimensions = []DimensionConfig{{Name: "a"}, {Name: "a"}} },
 		`resource_attributes[1]: "all" must stand alone`:              func(c *Config) { c.ResourceAttributes = []string{"a", "all"} },
 		`resource_attributes[1]: "a" is empty or there twice`:         func(c *Config) { c.ResourceAttributes = []string{"a", "a"} },
