@@ -149,7 +149,7 @@ func (b *metricsBatch) convertHistogram(m pmetric.Metric) {
 	h := m.Histogram()
 	points := h.DataPoints()
 	delta := h.AggregationTemporality() == pmetric.AggregationTemporalityDelta
-	unit := unitOf(m.Unit())
+	unit := unitOf(m)
 	if !b.sameType(points.Len(), func(i int) *histogramRule { return b.rule(points.At(i).Attributes()) }, (*histogramRule).toExponential) {
 		return
 	}
@@ -411,7 +411,7 @@ func (b *metricsBatch) readExponential(point pmetric.ExponentialHistogramDataPoi
 func (b *metricsBatch) toExplicit(m pmetric.Metric, delta bool) {
 	from := m.ExponentialHistogram()
 	points := from.DataPoints()
-	unit := unitOf(m.Unit())
+	unit := unitOf(m)
 	// Remainders of delta streams cannot be taken back, so points are checked before any is converted. Cumulative points are checked on the way,
 	// which saves reading them twice.
 	if delta && b.refuseExponential(points, unit) {

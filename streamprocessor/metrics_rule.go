@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -30,20 +32,26 @@ const (
 // perSecond is how many of a unit make a second.
 var perSecond = [timeUnits]int64{seconds: 1, milliseconds: 1e3, microseconds: 1e6, nanoseconds: 1e9}
 
-// unitOf reads the unit of a metric: in UCUM, which OpenTelemetry uses, or in full, as OpenMetrics has it. All others, the empty one too,
-// are no unit of time: a guess that is wrong by a thousand would look like a measurement.
-func unitOf(unit string) timeUnit {
-	switch unit {
-	case "s", "seconds":
-		return seconds
-	case "ms", "milliseconds":
-		return milliseconds
-	case "us", "µs", "μs", "microseconds": // the micro sign and the Greek letter
-		return microseconds
-	case "ns", "nanoseconds":
-		return nanoseconds
-	default:
+var (
+	// unitCodes are those of UCUM, which OpenTelemetry uses; micro is written with the micro sign or the Greek letter too.
+	unitCodes = map[string]timeUnit{"s": seconds, "ms": milliseconds, "us": microseconds, "µs": microseconds, "μs": microseconds, "ns": nanoseconds}
+	// unitWords are those of OpenMetrics.
+	unitWords = map[string]timeUnit{"seconds": seconds, "milliseconds": milliseconds, "microseconds": microseconds, "nanoseconds": nanoseconds}
+)
+
+// unitOf returns the unit of a metric. Where it has none, its name may end in one, as Prometheus wants names: what is scraped from vLLM or
+// SGLang has no other. Anything else is no unit of time: a guess that is wrong by a thousand would look like a measurement.
+func unitOf(m pmetric.Metric) timeUnit {
+	switch unit := m.Unit(); {
+	case unit == "":
+		if i := strings.LastIndexByte(m.Name(), '_'); i > 0 {
+			return unitWords[m.Name()[i+1:]]
+		}
 		return noTime
+	case unitCodes[unit] != noTime:
+		return unitCodes[unit]
+	default:
+		return unitWords[unit]
 	}
 }
 

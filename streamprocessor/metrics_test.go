@@ -327,6 +327,27 @@ func TestBoundariesFollowTheUnit(t *testing.T) {
 	}
 }
 
+// TestUnitInTheName: what is scraped from Prometheus endpoints has its unit nowhere else.
+func TestUnitInTheName(t *testing.T) {
+	for name, scale := range map[string]float64{
+		"vllm:time_to_first_token_seconds": 1, "sglang:inter_token_latency_seconds": 1, "latency_milliseconds": 1e3, "wait_microseconds": 1e6, "gap_nanoseconds": 1e9,
+	} {
+		h := newMetricsHarness(t, explicit(name, 3, 4))
+		p := onlyMetric(h.send(t, newHistogram(name, "", cumulative, []float64{2 * scale, 4 * scale}, 2, 10, 0))).Histogram().DataPoints().At(0)
+		assert.Equal(t, []float64{3 * scale, 4 * scale}, p.ExplicitBounds().AsRaw(), name)
+		assert.Equal(t, []uint64{7, 5, 0}, countsOf(p), name)
+	}
+	for name, unit := range map[string]string{
+		"latency": "", "seconds": "", "_seconds": "", "latency_s": "", "latency_ms": "", "seconds_total": "", "latencyseconds": "", "latency_Seconds": "",
+		"latency_": "", "": "", "request_size_seconds": "By",
+	} {
+		h := newMetricsHarness(t, HistogramRule{MetricNames: []string{".*"}, MatchType: matchRegexp, Explicit: &ExplicitConfig{Boundaries: []float64{3, 4}}})
+		in := newHistogram(name, unit, cumulative, []float64{2, 4}, 2, 10, 0)
+		assertSame(t, in, h.send(t, in), name)
+		assert.Equal(t, map[string]int64{"unit": 1}, h.counts(t, "points_refused"), name)
+	}
+}
+
 func TestFirstMatchingRuleWins(t *testing.T) {
 	first := explicit("d", 4)
 	first.Attributes = map[string]any{"http.route": "/a", "http.response.status_code": 200, "ok": true}
