@@ -61,7 +61,6 @@ func (p *tracesProcessor) release(ctx context.Context, w *worker) {
 	w.finder.Release()
 	if w.counts.any {
 		w.counts.record(ctx, p.telemetry)
-		w.counts.reset()
 	}
 	p.workers.Put(w)
 }
@@ -98,8 +97,8 @@ func (w *worker) skipped(_ pcommon.Resource, _ ptrace.ScopeSpans, _ ptrace.Span,
 // counts collects what happened to the spans of a batch, so that each instrument is touched once a batch and not once a span.
 type counts struct {
 	any       bool
-	spans     map[outcome]int64
-	sources   map[string]int64
+	spans     tally[outcome]
+	sources   tally[string]
 	clamped   int64
 	collapsed int64
 	nested    int64
@@ -121,18 +120,58 @@ var skippedResults = map[dialect.Verdict]streamspan.Result{
 	dialect.NotStreaming: resultNotStreaming, dialect.Processed: resultProcessed, dialect.Refused: resultRefused,
 }
 
-func (c *counts) put(result streamspan.Result, reason dialect.Reason) {
-	if c.spans == nil {
-		c.spans = map[outcome]int64{}
+// tally counts by key. There are a handful of keys at the most in a batch, and no more in all than reasons, or rows of the table, so that going
+// through them costs less than a map; and each keeps the options of its instrument, since sets of attributes are dear to make.
+type tally[K comparable] []tallied[K]
+
+type tallied[K comparable] struct {
+	key     K
+	n       int64
+	options []metric.AddOption
+}
+
+func (t *tally[K]) of(key K) *tallied[K] {
+	for i := range *t {
+		if e := &(*t)[i]; e.key == key {
+			return e
+		}
 	}
+	*t = append(*t, tallied[K]{key: key})
+	return &(*t)[len(*t)-1]
+}
+
+// record adds the counts to an instrument and sets them to zero.
+func (t tally[K]) record(ctx context.Context, instrument metric.Int64Counter, attributes func(K) []attribute.KeyValue) {
+	for i := range t {
+		e := &t[i]
+		if e.n == 0 {
+			continue
+		}
+		if e.options == nil {
+			e.options = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attributes(e.key)...))}
+		}
+		instrument.Add(ctx, e.n, e.options...)
+		e.n = 0
+	}
+}
+
+func outcomeAttributes(o outcome) []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("result", string(o.result)), attribute.String("reason", string(o.reason))}
+}
+
+func sourceAttributes(source string) []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("source", source)}
+}
+
+func (c *counts) put(result streamspan.Result, reason dialect.Reason) {
 	c.any = true
-	c.spans[outcome{result, reason}]++
+	c.spans.of(outcome{result, reason}).n++
 }
 
 func (c *counts) skip(d dialect.Decision) { c.put(skippedResults[d.Verdict], d.Reason) }
 
 // forgetProcessed takes back what skip counted of spans that carry stream.phase.
-func (c *counts) forgetProcessed() { delete(c.spans, outcome{result: resultProcessed}) }
+func (c *counts) forgetProcessed() { c.spans.of(outcome{result: resultProcessed}).n = 0 }
 
 func (c *counts) add(f *streamspan.Found, a streamspan.Applied) {
 	c.put(a.Result, a.Reason)
@@ -141,24 +180,17 @@ func (c *counts) add(f *streamspan.Found, a streamspan.Applied) {
 		c.nested++
 	}
 	if f.Decision.FirstKnown {
-		if c.sources == nil {
-			c.sources = map[string]int64{}
-		}
-		c.sources[f.Decision.SourceKey]++
+		c.sources.of(f.Decision.SourceKey).n++
 	}
 	if f.Decision.Clamped {
 		c.clamped++
 	}
 }
 
+// record adds the counts to the instruments and sets them to zero.
 func (c *counts) record(ctx context.Context, t *metadata.TelemetryBuilder) {
-	for o, n := range c.spans {
-		t.ProcessorStreamSpans.Add(ctx, n, metric.WithAttributeSet(attribute.NewSet(
-			attribute.String("result", string(o.result)), attribute.String("reason", string(o.reason)))))
-	}
-	for source, n := range c.sources {
-		t.ProcessorStreamFirstChunk.Add(ctx, n, metric.WithAttributeSet(attribute.NewSet(attribute.String("source", source))))
-	}
+	c.spans.record(ctx, t.ProcessorStreamSpans, outcomeAttributes)
+	c.sources.record(ctx, t.ProcessorStreamFirstChunk, sourceAttributes)
 	for _, counter := range []struct {
 		instrument metric.Int64Counter
 		n          int64
@@ -171,10 +203,5 @@ func (c *counts) record(ctx context.Context, t *metadata.TelemetryBuilder) {
 			counter.instrument.Add(ctx, counter.n)
 		}
 	}
-}
-
-func (c *counts) reset() {
-	clear(c.spans)
-	clear(c.sources)
 	c.any, c.clamped, c.collapsed, c.nested = false, 0, 0, 0
 }
