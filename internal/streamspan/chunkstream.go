@@ -68,7 +68,7 @@ func (f *Finder) PutChunkStream(span ptrace.Span, c *ChunkStream, suffix string)
 	span.SetStartTimestamp(pcommon.Timestamp(t.Earliest))
 	span.SetEndTimestamp(pcommon.Timestamp(t.End))
 	attrs := span.Attributes()
-	attrs.EnsureCapacity(recordAttributes)
+	attrs.EnsureCapacity(rec.attributes())
 	rec.putCommon(attrs, PhaseStream)
 	rec.putCadence(attrs, PhaseStream)
 }

@@ -91,9 +91,6 @@ type Record struct {
 	Cadence cadence.Summary
 }
 
-// recordAttributes is the largest number of attributes that a Record writes.
-const recordAttributes = 36
-
 // kindNames are the values of stream.source.kind.
 var kindNames = [...]string{
 	ptrace.SpanKindUnspecified: "SPAN_KIND_UNSPECIFIED",
@@ -140,7 +137,7 @@ func (r *Record) putCadence(m pcommon.Map, phase Phase) {
 	if c.Stalls {
 		m.PutInt(AttrStallCount, c.StallCount)
 	}
-	if c.Histogram.Zero > 0 || len(c.Histogram.Buckets) > 0 {
+	if hasGaps(&c.Histogram) {
 		putHistogram(m.PutEmptySlice(AttrGapHistogram), c.Histogram)
 	}
 	if c.TokensKnown {
@@ -160,11 +157,23 @@ func (r *Record) putCadence(m pcommon.Map, phase Phase) {
 	}
 }
 
-// attributes is about how many attributes the record of a stream span has, and no less.
+func hasGaps(h *cadence.Histogram) bool { return h.Zero > 0 || len(h.Buckets) > 0 }
+
+// attributes is the number of attributes of a stream span, and no less than that of the others.
 func (r *Record) attributes() int {
-	n := recordAttributes - len(valueFields)
+	c := &r.Cadence
+	n := 5 // phase, dialect, outcome, quality and the kind of the source are always there
+	for _, there := range [...]bool{
+		r.FirstChunkSource != "", r.TimeToFirstChunk.OK, r.Duration.OK, r.Nested, r.SourceOperation != "",
+		c.ChunkCount > 0, r.EventsCollapsed > 0, r.SpansFolded > 0, c.Stalls, hasGaps(&c.Histogram),
+		c.TokensKnown, c.TokensKnown && r.TokenSource != "", c.BytesKnown,
+	} {
+		if there {
+			n++
+		}
+	}
 	for _, f := range valueFields {
-		if f.of(&r.Cadence).OK {
+		if f.of(c).OK {
 			n++
 		}
 	}

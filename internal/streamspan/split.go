@@ -109,7 +109,7 @@ func (s *Splitter) Apply(f *Found, rec *Record) Applied {
 
 func (s *Splitter) whole(f *Found, rec *Record) {
 	attrs := f.Span.Attributes()
-	attrs.EnsureCapacity(attrs.Len() + recordAttributes)
+	attrs.EnsureCapacity(attrs.Len() + rec.attributes())
 	rec.putCommon(attrs, PhaseWhole)
 	rec.putCadence(attrs, PhaseWhole)
 	dropCollapsed(f, rec)
@@ -147,7 +147,7 @@ func (s *Splitter) nest(f *Found, rec *Record) {
 	f.Span.TraceState().CopyTo(r.TraceState())
 	r.SetStartTimestamp(f.Span.StartTimestamp())
 	r.SetEndTimestamp(pcommon.Timestamp(f.Decision.First))
-	r.Attributes().EnsureCapacity(len(s.opts.CopyAttributes) + recordAttributes)
+	r.Attributes().EnsureCapacity(s.countCopied(f.Span.Attributes()) + rec.attributes())
 	s.copyTo(f.Span.Attributes(), r.Attributes())
 	rec.putCommon(r.Attributes(), PhaseRequest)
 
@@ -173,7 +173,7 @@ func (s *Splitter) streamSpan(t ptrace.Span, f *Found, rec *Record) {
 	t.SetStartTimestamp(pcommon.Timestamp(f.Decision.First))
 	t.SetEndTimestamp(src.EndTimestamp())
 	attrs := t.Attributes()
-	// Most streams have half of the attributes that there are; room for all of them would cost clearing it and collecting it.
+	// Most streams have half of the attributes that there are: room for all of them would have to be cleared and collected.
 	attrs.EnsureCapacity(rec.attributes() + s.countCopied(src.Attributes()) + 1) // error.type may follow
 	rec.putCommon(attrs, PhaseStream)
 	rec.putCadence(attrs, PhaseStream)
