@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -162,6 +163,44 @@ func BenchmarkChunkedSpanMetricsExplicit(b *testing.B) {
 func BenchmarkChunkedSpanMetricsExponential(b *testing.B) {
 	spanMetrics(b, streamsOnly(splitChunked(b)), "exponential", chunkedBatch)
 }
+
+// What it takes to read every attribute of the stream spans once, the numbers of the gap histogram among them, and to do nothing with them.
+
+func read(b *testing.B, td ptrace.Traces, streams int) {
+	decode, _ := tracesOf(b, streamsOnly(td))
+	var attributes, numbers, total int64
+	measure(b, streams, decode, func(td ptrace.Traces) {
+		attributes, numbers = 0, 0
+		spans := spansOf(td)
+		for i := range spans.Len() {
+			for key, v := range spans.At(i).Attributes().All() {
+				attributes++
+				total += int64(key[len(key)-1])
+				switch v.Type() {
+				case pcommon.ValueTypeStr:
+					total += int64(len(v.Str()))
+				case pcommon.ValueTypeDouble:
+					total += int64(v.Double())
+				case pcommon.ValueTypeInt:
+					total += v.Int()
+				case pcommon.ValueTypeSlice:
+					for _, n := range v.Slice().All() {
+						numbers++
+						total += n.Int()
+					}
+				default:
+				}
+			}
+		}
+	})
+	require.NotZero(b, total)
+	require.GreaterOrEqual(b, attributes, int64(15*streams))
+	b.ReportMetric(float64(attributes)/float64(streams), "attributes")
+	b.ReportMetric(float64(numbers)/float64(streams), "numbers")
+}
+
+func BenchmarkChunkedRead(b *testing.B) { read(b, splitChunked(b), chunkedBatch) }
+func BenchmarkGenAIRead(b *testing.B)   { read(b, splitGenAI(b), batch) }
 
 // What the peer takes for the same batches, request spans and all, if somebody lets it count every call twice.
 func BenchmarkChunkedSpanMetricsAllSpans(b *testing.B) {

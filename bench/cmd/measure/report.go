@@ -128,6 +128,8 @@ var comparisons = []target{
 	{what: "mix: processor ÷ (transform's never-matching condition)", over: "MixProcessor", under: "MixTransformNever"},
 	{what: "stream of 100 chunks, the same batch with its request spans to both: connector ÷ spanmetrics", over: "ChunkedConnectorExplicit", under: "ChunkedSpanMetricsAllSpans"},
 	{what: "stream without chunks, the same batch with its request spans to both: connector ÷ spanmetrics", over: "GenAIConnectorExplicit", under: "GenAISpanMetricsAllSpans"},
+	{what: "stream of 100 chunks: a bare reading of the stream span ÷ spanmetrics", over: "ChunkedRead", under: "ChunkedSpanMetricsExplicit"},
+	{what: "stream without chunks: a bare reading of the stream span ÷ spanmetrics", over: "GenAIRead", under: "GenAISpanMetricsExplicit"},
 	{what: "raw GenAI spans: connector ÷ spanmetrics on split ones", over: "GenAIRawConnectorExplicit", under: "GenAISpanMetricsExplicit"},
 	{what: "chunk spans, parents in the same batch: processor ÷ groupbytrace", over: "ChunkSpansProcessor", under: "ChunkSpansGroupByTrace"},
 	{what: "chunk spans, parents in a later batch: processor ÷ groupbytrace", over: "ChunkSpansProcessorOpen", under: "ChunkSpansGroupByTrace"},
