@@ -41,7 +41,7 @@ func newTracesProcessor(set processor.Settings, cfg *Config) (*tracesProcessor, 
 			finder:   streamspan.NewFinder(table, cfg.MinSpread, cfg.Cadence.settings()),
 			splitter: streamspan.NewSplitter(cfg.splitOptions()),
 		}
-		w.finder.Skipped = w.skipped
+		w.finder.Processed, w.finder.Skipped = w.processed, w.skipped
 		return w
 	}
 	return p, nil
@@ -90,6 +90,10 @@ func (w *worker) apply(f *streamspan.Found) {
 	w.counts.add(f, w.splitter.Apply(f, &w.record))
 }
 
+func (w *worker) processed(pcommon.Resource, ptrace.ScopeSpans, ptrace.Span, streamspan.Phase) {
+	w.counts.put(resultProcessed, "")
+}
+
 func (w *worker) skipped(_ pcommon.Resource, _ ptrace.ScopeSpans, _ ptrace.Span, d dialect.Decision) {
 	w.counts.skip(d)
 }
@@ -117,7 +121,7 @@ const (
 )
 
 var skippedResults = map[dialect.Verdict]streamspan.Result{
-	dialect.NotStreaming: resultNotStreaming, dialect.Processed: resultProcessed, dialect.Refused: resultRefused,
+	dialect.NotStreaming: resultNotStreaming, dialect.Refused: resultRefused,
 }
 
 // tally counts by key. There are a handful of keys at the most in a batch, and no more in all than reasons, or rows of the table, so that going

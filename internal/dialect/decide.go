@@ -16,8 +16,6 @@ type Verdict uint8
 const (
 	// NotStreaming: nothing says that the span streams, or something says that it does not.
 	NotStreaming Verdict = iota
-	// Processed: the span carries stream.phase already.
-	Processed
 	// Refused: the data makes no sense; the span passes unchanged.
 	Refused
 	// Streaming: the span describes a streamed response.
@@ -51,8 +49,6 @@ const (
 // Decision is what the evidence comes to.
 type Decision struct {
 	Verdict Verdict
-	// Phase is the value of stream.phase of a processed span.
-	Phase string
 	// Reason is set when the span was refused or streams without a first-chunk instant.
 	Reason Reason
 	// First is the first-chunk instant f in nanoseconds, FirstKnown false when none can be trusted.
@@ -72,10 +68,7 @@ type Decision struct {
 
 // Decide applies the precedence: first whether the span streams, then where its first chunk lies.
 func (r *Reader) Decide(ev *Evidence, res pcommon.Resource, scope pcommon.InstrumentationScope) Decision {
-	switch {
-	case ev.phase:
-		return Decision{Verdict: Processed, Phase: ev.phaseValue}
-	case ev.bad != "":
+	if ev.bad != "" {
 		return Decision{Verdict: Refused, Reason: ev.bad}
 	}
 	if name := scope.Name(); name != r.scopeName {

@@ -66,13 +66,13 @@ type Evidence struct {
 	span  ptrace.Span
 	start int64
 	end   int64
-	phase bool
-	// phaseValue is the text of stream.phase.
-	phaseValue string
-	dirty      bool
-	bad        Reason
-	flag       *compiledAttr
-	flagOn     bool
+	// processed says that the span has a stream.phase, whose text phase is. There is no other evidence then.
+	processed bool
+	phase     string
+	dirty     bool
+	bad       Reason
+	flag      *compiledAttr
+	flagOn    bool
 	// jsonFlag and contentType are set only when they say that the span streams.
 	jsonFlag    *compiledAttr
 	contentType *compiledAttr
@@ -109,9 +109,10 @@ type Reader struct {
 	table     *Table
 	minSpread int64
 
-	ev       Evidence
-	instants []int64
-	classes  []EventClass
+	ev        Evidence
+	processed Evidence // of processed spans: apart, since nothing of it has to be cleared
+	instants  []int64
+	classes   []EventClass
 
 	lastName string
 	lastRow  *compiledEvent
@@ -130,7 +131,7 @@ func (r *Reader) Reset() {
 	r.instants, r.classes = r.instants[:0], r.classes[:0]
 	r.lastName, r.lastRow = "", nil
 	r.scopeName, r.scope = "", nil
-	r.ev = Evidence{}
+	r.ev, r.processed = Evidence{}, Evidence{}
 }
 
 // Read returns the evidence of a span, nil when nothing on it speaks of streaming: the case of nearly every span, which costs one look
@@ -139,26 +140,30 @@ func (r *Reader) Read(span ptrace.Span) *Evidence {
 	if !r.table.mayStream(span) {
 		return nil
 	}
+	if phase, ok := phaseOf(span.Attributes()); ok {
+		r.processed.processed, r.processed.phase = true, phase
+		return &r.processed
+	}
 	ev := &r.ev
 	if ev.dirty {
 		*ev = Evidence{}
-	}
-	if phase, ok := phaseOf(span.Attributes()); ok {
-		// Whatever else it carries, it has been processed.
-		ev.phase, ev.phaseValue, ev.dirty = true, phase, true
-		return ev
 	}
 	return r.read(ev, span)
 }
 
 // phaseOf returns the text of stream.phase. ok tells whether there is such an attribute.
 func phaseOf(attrs pcommon.Map) (phase string, ok bool) {
-	v, ok := attrs.Get(phaseKey)
-	if ok && v.Type() == pcommon.ValueTypeStr {
-		phase = v.Str()
+	for key, v := range attrs.All() {
+		if key == phaseKey {
+			return v.Str(), true
+		}
 	}
-	return phase, ok
+	return "", false
 }
+
+// Processed tells whether the span has a stream.phase, whatever else it carries, and returns its text: it went through this component before
+// and is not to be decided again.
+func (ev *Evidence) Processed() (phase string, ok bool) { return ev.phase, ev.processed }
 
 // mayStream dismisses nearly all spans that read finds nothing on. It stands apart from read, whose loop does more with a key than look
 // at it, so that this one fits into registers: for spans of 15 attributes that is a quarter of the time.

@@ -389,16 +389,30 @@ func TestDetail(t *testing.T) {
 	assert.False(t, r.Detail(ev, &d).GenAI, "HTTP")
 }
 
-// TestRefusedAndProcessed: the verdicts of spans that are left alone.
-func TestRefusedAndProcessed(t *testing.T) {
+// TestProcessed: a span that has a phase is known by it, and nothing else on it counts.
+func TestProcessed(t *testing.T) {
+	r := NewReader(table(t, Vocabulary{}), testMinSpread)
+	for phase, b := range map[string]built{
+		"request": build(attr(semconvTTFC, 0.4), attr("stream.phase", "request")),
+		"stream":  build(attr("stream.phase", "stream"), lasting(-1)),
+		"":        build(attr("stream.phase", 7)),
+	} {
+		got, ok := r.Read(b.Span).Processed()
+		assert.True(t, ok)
+		assert.Equal(t, phase, got)
+	}
+	_, ok := r.Read(build(attr(semconvTTFC, 0.4)).Span).Processed()
+	assert.False(t, ok, "nothing is left of the spans before")
+}
+
+// TestRefused: the verdicts of spans that are left alone.
+func TestRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		span   built
 		want   Verdict
 		reason Reason
 	}{
-		{"processed", build(attr("stream.phase", "request"), attr(semconvTTFC, 0.4)), Processed, ""},
-		{"processed, and senseless", build(attr("stream.phase", 7), lasting(-1)), Processed, ""},
 		{"end before start", build(lasting(-1)), Refused, ReasonEndBeforeStart},
 		{"no trace", build(func(b built) { b.SetTraceID(pcommon.TraceID{}) }), Refused, ReasonZeroID},
 		{"no id", build(func(b built) { b.SetSpanID(pcommon.SpanID{}) }), Refused, ReasonZeroID},

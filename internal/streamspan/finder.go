@@ -44,7 +44,9 @@ type Finder struct {
 	found  []Found
 	calls  calls
 
-	// Skipped is called for every span that carries evidence or senseless times and yet is none of the Found. May be nil.
+	// Processed is called for every span that went through this component before, with its phase. May be nil.
+	Processed func(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, phase Phase)
+	// Skipped is called for every other span that carries evidence or senseless times and yet is none of the Found. May be nil.
 	Skipped func(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, d dialect.Decision)
 	// Folded is asked for every span. May be nil.
 	Folded FoldedChunks
@@ -86,9 +88,18 @@ func (f *Finder) look(res pcommon.Resource, ss ptrace.ScopeSpans, span ptrace.Sp
 	ev := f.reader.Read(span)
 	var folded *Folded
 	if f.Folded != nil {
-		if folded = f.Folded(span); folded != nil {
-			ev = f.reader.WithChunks(span, ev, folded.Chunks)
+		folded = f.Folded(span)
+	}
+	if ev != nil {
+		if phase, ok := ev.Processed(); ok {
+			if f.Processed != nil {
+				f.Processed(res, ss, span, Phase(phase))
+			}
+			return
 		}
+	}
+	if folded != nil {
+		ev = f.reader.WithChunks(span, ev, folded.Chunks)
 	}
 	if ev == nil {
 		return

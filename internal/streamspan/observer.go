@@ -41,7 +41,7 @@ type Observer struct {
 // NewObserver returns an Observer that also looks for the wanted attributes. The other parameters are those of NewFinder.
 func NewObserver(table *dialect.Table, minSpread time.Duration, settings cadence.Settings, wanted []string) *Observer {
 	o := &Observer{finder: NewFinder(table, minSpread, settings), reader: NewReader(wanted)}
-	o.finder.Skipped = o.processed
+	o.finder.Processed = o.processed
 	return o
 }
 
@@ -63,11 +63,8 @@ func (o *Observer) Observe(td ptrace.Traces, visit func(*Observation)) {
 	o.obs, o.visit = Observation{}, nil
 }
 
-func (o *Observer) processed(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, d dialect.Decision) {
-	if d.Verdict != dialect.Processed {
-		return
-	}
-	if p := Phase(d.Phase); p != PhaseStream && p != PhaseWhole {
+func (o *Observer) processed(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, phase Phase) {
+	if phase != PhaseStream && phase != PhaseWhole {
 		return // before all of its attributes are read: half of all processed spans are request spans
 	}
 	if !o.reader.Read(span.Attributes(), &o.record) {
