@@ -368,12 +368,16 @@ func setters() map[string]func(*Reader, *Record, pcommon.Value) {
 }
 
 func (r *Reader) histogram(s pcommon.Slice, h *cadence.Histogram) {
-	r.ints = r.ints[:0]
-	for _, v := range s.All() {
-		if v.Type() != pcommon.ValueTypeInt {
+	n := s.Len()
+	r.ints = slices.Grow(r.ints[:0], n)[:n]
+	for i := range r.ints {
+		v := s.At(i)
+		// The number of what is no int is 0. To ask for the type is dearer, and a histogram has a hundred numbers.
+		number := v.Int()
+		if number == 0 && v.Type() != pcommon.ValueTypeInt {
 			return
 		}
-		r.ints = append(r.ints, v.Int())
+		r.ints[i] = number
 	}
 	// What cannot be leaves the histogram empty.
 	_ = h.SetInts(r.ints)
