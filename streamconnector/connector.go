@@ -5,6 +5,7 @@ package streamconnector
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,11 +165,14 @@ type worker struct {
 	weigher   weigher
 	stream    stream
 	keys      []seriesKey
+	series    []*series
+	memo      memo
 	now       time.Time
 
 	// The resource of the stream before, which the streams of one resource share.
 	resource    pcommon.Resource
 	resourceKey resourceKey
+	fallback    []value // the wanted attributes that it has; nil if it has none
 	attributes  func() pcommon.Map
 
 	recorded, nested, refused, overflowed int64
@@ -191,7 +195,7 @@ func (w *worker) consume(ctx context.Context, td ptrace.Traces) {
 	w.observer.Observe(td, w.visit)
 	w.report(ctx)
 	// Nothing of this batch may live on in the pool.
-	w.resource = pcommon.Resource{}
+	w.resource, w.fallback = pcommon.Resource{}, nil
 	w.stream.record, w.stream.gaps = nil, nil
 	w.stream.dialect, w.stream.operation = value{}, value{}
 	clear(w.stream.span)
@@ -228,20 +232,43 @@ func (w *worker) visit(o *streamspan.Observation) {
 		w.enter(o.Resource)
 	}
 	s.record, s.gaps = o.Record, o.Gaps
-	s.dialect.setNonEmpty(o.Record.Dialect)
-	s.operation.setNonEmpty(o.Record.SourceOperation)
 	s.weight = w.weigher.weight(o.Span.TraceState().AsRaw(), o.Span.TraceID())
 	w.refused += s.values.fill(o.Record, openTime(o))
+
+	t := traitsOf(s)
+	e := w.memo.place(&t, o.Wanted)
+	if e.is(w, &t, o) {
+		c.mu.Lock()
+		if e.holds(c.store) {
+			c.store.record(e.series, s, o.Span, w.now)
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+	}
+	w.identify(o)
+	c.mu.Lock()
+	found, overflows := c.store.find(w.resourceKey, w.attributes, w.keys, w.series[:0])
+	c.store.record(found, s, o.Span, w.now)
+	if overflows == 0 {
+		e.set(w, &t, found)
+	}
+	c.mu.Unlock()
+	w.series = found
+	w.overflowed += overflows
+}
+
+// identify puts together the keys of the series of a stream.
+func (w *worker) identify(o *streamspan.Observation) {
+	s := &w.stream
+	s.dialect.setNonEmpty(o.Record.Dialect)
+	s.operation.setNonEmpty(o.Record.SourceOperation)
 	for i, v := range o.Wanted {
 		s.span[i].set(v)
 	}
-	for i, f := range c.families {
+	for i, f := range w.connector.families {
 		w.keys[i].fill(f, s)
 	}
-
-	c.mu.Lock()
-	w.overflowed += c.store.record(w.resourceKey, w.attributes, w.keys, s, o.Span, w.now)
-	c.mu.Unlock()
 }
 
 // openTime is t1 − t0 of the whole call.
@@ -260,6 +287,10 @@ func openTime(o *streamspan.Observation) cadence.Value {
 func (w *worker) enter(res pcommon.Resource) {
 	w.resource = res
 	w.connector.wanted.read(res.Attributes(), w.stream.resource)
+	w.fallback = nil
+	if slices.ContainsFunc(w.stream.resource, func(v value) bool { return v.kind != absent }) {
+		w.fallback = w.stream.resource
+	}
 	if w.connector.cfg.keepsAllResourceAttributes() {
 		w.resourceKey = pdatautil.MapHash(res.Attributes())
 	} else {

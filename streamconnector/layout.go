@@ -166,9 +166,7 @@ func (l *layout) recordGaps(h *histogram, sum *cadence.Summary, gaps []int64, we
 	switch {
 	case !l.explicit():
 		h.zero += uint64(gh.Zero) * weight
-		for _, b := range gh.Buckets {
-			h.addIndexed(b.Index, gh.Scale, uint64(b.Count)*weight, l.maxSize)
-		}
+		h.addBuckets(gh, weight, l.maxSize)
 	case !l.alignedToPowers && int64(len(gaps)) == n:
 		for _, gap := range gaps {
 			h.counts[l.bucket(float64(gap)/1e9)] += weight
@@ -200,6 +198,23 @@ func (l *layout) addBuckets(h *histogram, gh *cadence.Histogram, weight uint64) 
 		n += uint64(b.Count)
 	}
 	h.counts[at] += n * weight
+}
+
+// addBuckets adds a gap histogram to the exponential buckets. The outermost of its buckets make room for those between them.
+func (h *histogram) addBuckets(gh *cadence.Histogram, weight uint64, maxSize int) {
+	last := len(gh.Buckets) - 1
+	if last < 0 {
+		return
+	}
+	h.addIndexed(gh.Buckets[0].Index, gh.Scale, uint64(gh.Buckets[0].Count)*weight, maxSize)
+	if last == 0 {
+		return
+	}
+	h.addIndexed(gh.Buckets[last].Index, gh.Scale, uint64(gh.Buckets[last].Count)*weight, maxSize)
+	shift := gh.Scale - h.scale
+	for _, b := range gh.Buckets[1:last] {
+		h.counts[b.Index>>shift-h.offset] += uint64(b.Count) * weight
+	}
 }
 
 // addIndexed adds n to an exponential bucket of the given scale, and lowers the scale of the histogram where it is finer or would have

@@ -24,6 +24,8 @@ type store struct {
 	// export, and that of one that expired and came again not before the last export of the one it follows.
 	start     pcommon.Timestamp
 	resources map[resourceKey]*resource
+	// generation counts the times that series were dropped.
+	generation uint64
 	// order keeps the resources as they came, and resource.series the series: an export is in the same order as the one before.
 	order []*resource
 }
@@ -96,22 +98,34 @@ func newStore(fs []*family, c *Config, start pcommon.Timestamp) *store {
 	return st
 }
 
-// record adds a stream to all its series and returns how many of those are overflows. attributes gives the attributes of a new resource.
-func (st *store) record(res resourceKey, attributes func() pcommon.Map, keys []seriesKey, s *stream, span ptrace.Span, now time.Time) (overflows int64) {
+// find appends the series of a stream, one per family and nil where the family does not record it, and returns how many of them are
+// overflows. attributes gives the attributes of a new resource.
+func (st *store) find(res resourceKey, attributes func() pcommon.Map, keys []seriesKey, to []*series) (found []*series, overflows int64) {
 	r := st.resource(res, attributes)
-	for i, f := range st.families {
+	for i := range st.families {
 		if !keys[i].applies {
+			to = append(to, nil)
 			continue
 		}
 		x := st.series(r, i, &keys[i])
 		if x.key == nil {
 			overflows++
 		}
+		to = append(to, x)
+	}
+	return to, overflows
+}
+
+// record adds a stream to its series.
+func (st *store) record(found []*series, s *stream, span ptrace.Span, now time.Time) {
+	for i, x := range found {
+		if x == nil {
+			continue
+		}
 		x.lastSeen = now
-		x.record(f, s)
+		x.record(st.families[i], s)
 		x.exemplars.offer(st.maxExemplars, span, pcommon.NewTimestampFromTime(now), &s.values)
 	}
-	return overflows
 }
 
 func (st *store) resource(key resourceKey, attributes func() pcommon.Map) *resource {
@@ -253,7 +267,9 @@ func (st *store) groups() (n int64) {
 func (st *store) expire(before time.Time) {
 	for _, r := range st.order {
 		for i := range r.families {
-			r.families[i].expire(before)
+			if r.families[i].expire(before) {
+				st.generation++
+			}
 		}
 	}
 	st.order = slices.DeleteFunc(st.order, func(r *resource) bool {
@@ -267,10 +283,11 @@ func (st *store) expire(before time.Time) {
 	})
 }
 
-func (set *seriesSet) expire(before time.Time) {
+// expire reports whether it dropped any.
+func (set *seriesSet) expire(before time.Time) bool {
 	kept := slices.DeleteFunc(set.series, func(x *series) bool { return x.lastSeen.Before(before) })
 	if len(kept) == len(set.series) {
-		return
+		return false
 	}
 	set.series = kept
 	set.index = make(map[uint64]*series, len(kept))
@@ -278,6 +295,7 @@ func (set *seriesSet) expire(before time.Time) {
 		x.next = set.index[x.hash]
 		set.index[x.hash] = x
 	}
+	return true
 }
 
 // clearExemplars begins a new sample of exemplars.
