@@ -240,6 +240,7 @@ func (w *worker) visit(o *streamspan.Observation) {
 	if e.is(w, &t, o) {
 		c.mu.Lock()
 		if e.holds(c.store) {
+			e.hit()
 			c.store.record(e.series, s, o.Span, w.now)
 			c.mu.Unlock()
 			return
@@ -250,7 +251,7 @@ func (w *worker) visit(o *streamspan.Observation) {
 	c.mu.Lock()
 	found, overflows := c.store.find(w.resourceKey, w.attributes, w.keys, w.series[:0])
 	c.store.record(found, s, o.Span, w.now)
-	if overflows == 0 {
+	if overflows == 0 && e.yields(c.store) {
 		e.set(w, &t, found)
 	}
 	c.mu.Unlock()

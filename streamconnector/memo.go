@@ -22,6 +22,7 @@ type memo [256]remembered
 type remembered struct {
 	store      *store
 	generation uint64 // of the store; another one may have dropped some of the series
+	hits       uint8  // of late, from the one that made it up to maxHits
 
 	traits    traits
 	dialect   string
@@ -49,7 +50,7 @@ func traitsOf(s *stream) traits {
 	}
 }
 
-// place returns where a stream is remembered, if it is. Two kinds of streams with the same place take it from each other.
+// place returns where a stream is remembered, if it is.
 func (m *memo) place(t *traits, wanted []pcommon.Value) *remembered {
 	h := uint(t.kind) + 7*uint(t.quality)
 	for _, v := range wanted {
@@ -80,12 +81,29 @@ func (e *remembered) is(w *worker, t *traits, o *streamspan.Observation) bool {
 	return true
 }
 
+// maxHits is how many streams of another kind it takes to get the place of one that was seen often.
+const maxHits = 8
+
+// hit counts a stream that came here again.
+func (e *remembered) hit() { e.hits = min(e.hits+1, maxHits) }
+
+// yields reports whether the place is free for another kind of streams. That two kinds with the same place take it from each other with
+// every stream, and each time copy all that is remembered, must not be.
+func (e *remembered) yields(st *store) bool {
+	if e.hits == 0 || !e.holds(st) {
+		return true
+	}
+	e.hits--
+	return false
+}
+
 // holds reports whether the series are still those of the store. The caller holds the lock of the store.
 func (e *remembered) holds(st *store) bool { return e.store == st && e.generation == st.generation }
 
 // set remembers where a stream went. The caller holds the lock of the store.
 func (e *remembered) set(w *worker, t *traits, found []*series) {
 	s := &w.stream
+	e.hits = 1
 	e.store, e.generation = w.connector.store, w.connector.store.generation
 	e.traits, e.resource = *t, w.resourceKey
 	// With memory of their own, so that the memo keeps no batch alive.

@@ -4,6 +4,7 @@
 package streamconnector
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -131,4 +132,33 @@ func TestMemoKeepsNoBatch(t *testing.T) {
 	for _, v := range w.stream.span {
 		assert.Equal(t, value{}, v)
 	}
+}
+
+// TestNoAllocationWhereKindsShareAPlace: the place tells models by their length and two of their letters. One of the two kinds keeps it.
+func TestNoAllocationWhereKindsShareAPlace(t *testing.T) {
+	h := newHarness(t)
+	w := h.workers.New().(*worker)
+	var spans []chunked
+	for range 50 {
+		spans = append(spans, chunked{model: "a-model", end: 2, chunks: []float64{1}}, chunked{model: "b-model", end: 2, chunks: []float64{1}})
+	}
+	td := raw(spans...)
+	w.consume(t.Context(), td)
+	places := 0
+	for i := range w.memo {
+		if len(w.memo[i].span) > 0 {
+			places++
+		}
+	}
+	require.Equal(t, 1, places)
+	allocations := testing.AllocsPerRun(50, func() { w.consume(context.Background(), td) })
+	if !raceEnabled {
+		assert.Less(t, allocations, 10.0, "of a batch of 100 streams")
+	}
+	counts := map[any]uint64{}
+	for _, p := range points(h.export(t), "stream.count") {
+		counts[p.attributes["gen_ai.request.model"]] += p.count
+	}
+	assert.Equal(t, counts["a-model"], counts["b-model"])
+	assert.NotZero(t, counts["a-model"])
 }
