@@ -226,7 +226,8 @@ func putHistogram(s pcommon.Slice, h cadence.Histogram) {
 	}
 }
 
-// Reader reads Records, and other attributes in the same pass. It keeps scratch from one to the next and is not safe for concurrent use.
+// Reader reads Records, and other attributes in the same pass. It keeps scratch from one to the next and is not safe for concurrent use. One
+// that NewReader did not make finds nothing.
 type Reader struct {
 	// bySketch holds what reads an attribute under the sketch of its key. Nearly all other keys find nothing there, and a look-up costs an
 	// index and a comparison, a quarter of what a map's hash does: a stream span has thirty attributes.

@@ -122,7 +122,7 @@ var shown = []string{"smooth4", "truncated", "cancelled", "error_midstream"}
 
 func measure(all []captures.Capture) ([]*row, error) {
 	rows := map[string]*row{}
-	m := &measurer{finder: newFinder(), rows: rows}
+	m := &measurer{finder: newFinder(), reader: streamspan.NewReader(nil), rows: rows}
 	for _, c := range all {
 		if err := m.capture(c); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name(), err)
@@ -145,7 +145,7 @@ func newFinder() *streamspan.Finder {
 
 type measurer struct {
 	finder *streamspan.Finder
-	reader streamspan.Reader
+	reader *streamspan.Reader
 	rows   map[string]*row
 }
 
