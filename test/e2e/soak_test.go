@@ -303,7 +303,12 @@ type memory struct {
 	rss, heap []int64
 	estimate  int64 // what the processor says that its streams take, at the last look
 	series    int64 // most groups of series in the connectors
+	// first and last are what had been worked until the first look and until the last.
+	first, last work
 }
+
+// work is CPU time, in seconds, and the spans that it was for.
+type work struct{ cpu, spans float64 }
 
 func (m *memory) look(t *testing.T, p *collector.Process) {
 	t.Helper()
@@ -320,6 +325,10 @@ func (m *memory) look(t *testing.T, p *collector.Process) {
 	m.heap = append(m.heap, value("otelcol_process_runtime_heap_alloc_bytes"))
 	m.estimate = value("otelcol_processor_stream_open_memory")
 	m.series = max(m.series, value("otelcol_connector_stream_series"))
+	m.last = work{collector.Sum(samples, "otelcol_process_cpu_seconds", nil), collector.Sum(samples, "otelcol_receiver_accepted_spans", nil)}
+	if len(m.rss) == 1 {
+		m.first = m.last
+	}
 }
 
 func (m *memory) report(t *testing.T, peak int64) {
@@ -327,6 +336,7 @@ func (m *memory) report(t *testing.T, peak int64) {
 	thirds := parts(m.rss, 3)
 	t.Logf("MiB: resident, thirds of the run %v, tenths %v, peak %d; heap, tenths %v; estimate of the open streams %d; at most %d groups of series",
 		thirds, parts(m.rss, 10), peak>>20, parts(m.heap, 10), m.estimate>>20, m.series)
+	t.Logf("CPU: %.1f µs a span", 1e6*(m.last.cpu-m.first.cpu)/(m.last.spans-m.first.spans))
 	assert.Less(t, peak, int64(512<<20))
 	assert.LessOrEqual(t, m.series, int64(2*2*soakLimit), "two connectors, each with two groups of metrics: stream.count has attributes of its own")
 	if len(m.rss) >= soakFlat {
