@@ -251,7 +251,7 @@ func (w *worker) visit(o *streamspan.Observation) {
 	c.mu.Lock()
 	found, overflows := c.store.find(w.resourceKey, w.attributes, w.keys, w.series[:0])
 	c.store.record(found, s, o.Span, w.now)
-	if overflows == 0 && e.yields(c.store) {
+	if overflows == 0 && w.small() && e.yields(c.store) {
 		e.set(w, &t, found)
 	}
 	c.mu.Unlock()

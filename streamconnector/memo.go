@@ -100,6 +100,20 @@ func (e *remembered) yields(st *store) bool {
 // holds reports whether the series are still those of the store. The caller holds the lock of the store.
 func (e *remembered) holds(st *store) bool { return e.store == st && e.generation == st.generation }
 
+// maxText is the most text that is remembered of a stream: a hundred times what real ones have. Not every attribute that is looked for is part
+// of a series, so that no limit on series bounds what a sender could fill the memo with.
+const maxText = 4 << 10
+
+// small reports whether a stream may be remembered.
+func (w *worker) small() bool {
+	s := &w.stream
+	n := len(s.dialect.str) + len(s.operation.str)
+	for i := range s.span {
+		n += len(s.span[i].str) + len(s.resource[i].str)
+	}
+	return n <= maxText
+}
+
 // set remembers where a stream went. The caller holds the lock of the store.
 func (e *remembered) set(w *worker, t *traits, found []*series) {
 	s := &w.stream

@@ -134,6 +134,28 @@ func TestMemoKeepsNoBatch(t *testing.T) {
 	}
 }
 
+// TestMemoKeepsNoLongText: an attribute that is no dimension makes no series, so that the limit on series does not bound it.
+func TestMemoKeepsNoLongText(t *testing.T) {
+	h := newHarness(t)
+	w := h.workers.New().(*worker)
+	for _, key := range []string{"error.type", "stream.dialect", "server.address"} {
+		td := anyStream(t, rand.New(rand.NewPCG(1, 2)))
+		m := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Attributes()
+		m.PutStr(key, strings.Repeat("x", maxText+1))
+		for range 3 {
+			w.consume(t.Context(), td)
+		}
+	}
+	for i := range w.memo {
+		assert.Empty(t, w.memo[i].span)
+	}
+	var streams uint64
+	for _, p := range points(h.export(t), "stream.count") {
+		streams += p.count
+	}
+	assert.EqualValues(t, 9, streams)
+}
+
 // TestNoAllocationWhereKindsShareAPlace: the place tells models by their length and two of their letters. One of the two kinds keeps it.
 func TestNoAllocationWhereKindsShareAPlace(t *testing.T) {
 	h := newHarness(t)
