@@ -683,7 +683,7 @@ func TestFlushIntervalAndShutdown(t *testing.T) {
 		cancel() // the context of Start is not that of the component's life
 
 		require.NoError(t, c.ConsumeTraces(context.Background(), raw(stalling())))
-		time.Sleep(14 * time.Second)
+		time.Sleep(14 * time.Second) // in virtual time, as all sleeps here
 		synctest.Wait()
 		assert.Empty(t, sink.AllMetrics())
 		time.Sleep(time.Second)
@@ -712,7 +712,7 @@ func TestShutdownWhileAnExportHangs(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Start(context.Background(), componenttest.NewNopHost()))
 		require.NoError(t, c.ConsumeTraces(context.Background(), raw(stalling())))
-		time.Sleep(15 * time.Second)
+		time.Sleep(15 * time.Second) // in virtual time
 		synctest.Wait()
 		require.True(t, hanging.hung)
 

@@ -41,7 +41,7 @@ func (r *relay) start() {
 	*alive, r.current = true, alive
 	r.mu.Unlock()
 	r.harness = newHarnessFor(r.t, func(_ context.Context, td ptrace.Traces) error {
-		time.Sleep(r.answer)
+		time.Sleep(r.answer) // in virtual time: every case runs in a synctest bubble
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if *alive {
@@ -82,7 +82,7 @@ func chunkSpansOf(from, to int) step {
 
 func later(d time.Duration) step {
 	return func(*relay) {
-		time.Sleep(d)
+		time.Sleep(d) // in virtual time
 		synctest.Wait()
 	}
 }

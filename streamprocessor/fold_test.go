@@ -237,7 +237,7 @@ func TestCase09ASGI(t *testing.T) {
 			in.ResourceSpans().At(0).CopyTo(td.ResourceSpans().AppendEmpty())
 			h.consume(t, td)
 			require.Equal(t, 2, h.sink.SpanCount(), "the receive span and the headers")
-			time.Sleep(29 * time.Second)
+			time.Sleep(29 * time.Second) // in virtual time, as all sleeps here
 			synctest.Wait()
 			require.Equal(t, 2, h.sink.SpanCount(), "chunk_spans::wait is not over")
 			time.Sleep(2 * time.Second)
@@ -306,7 +306,7 @@ func TestFoldingInAnyOrder(t *testing.T) {
 							if len(r) > 0 {
 								h.consume(t, s.batch(r...))
 							}
-							time.Sleep(parentWait / time.Duration(2*len(requests)))
+							time.Sleep(parentWait / time.Duration(2*len(requests))) // in virtual time
 						}
 						time.Sleep(2 * parentWait)
 						synctest.Wait()

@@ -7,12 +7,8 @@ package e2e
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -153,21 +149,7 @@ func gauge(t *testing.T, p *collector.Process, name string) float64 {
 }
 
 // rss is the memory of the process, which for a Go program is up to twice what it holds.
-func rss(t *testing.T, p *collector.Process) int64 {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		t.Skip("needs /proc")
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(t, err)
-			return kib << 10
-		}
-	}
-	return 0
-}
+func rss(t *testing.T, p *collector.Process) int64 { return statusBytes(t, p, "VmRSS:") }
 
 // TestFoldMemory opens 100,000 streams of 50 chunks each and compares the memory of the process with that of an idle one. What the runtime
 // has not collected yet is counted in, so that the collector runs as the documentation says: with GOMEMLIMIT set.
