@@ -1028,3 +1028,20 @@ func TestAHeldParentIsNotLostToAnotherOfItsIDs(t *testing.T) {
 		assert.Equal(t, map[string]int{"bad": 1, "ours": 1, "Req 4af1": 2, "Req 4af1 stream": 1}, names)
 	})
 }
+
+// TestFoldedParentAfterAStreamingSpan: what the span before it said must not be taken for the parent's own. The parent says nothing itself.
+func TestFoldedParentAfterAStreamingSpan(t *testing.T) {
+	s := asgi(150*ms, 250*ms, 350*ms)
+	client := bareSpan("chat gpt-4o", 50, 0, ptrace.SpanKindClient, shapeStart, shapeStart+int64(400*ms))
+	client.SetTraceID(pcommon.TraceID{0x72, 2})
+	client.Attributes().PutBool("gen_ai.request.stream", true)
+	client.Attributes().PutDouble("gen_ai.response.time_to_first_chunk", 0.3)
+	client.Attributes().PutStr("error.type", "timeout")
+
+	h := newHarness(t, folding)
+	h.consume(t, s.batch(append([]ptrace.Span{client}, s.all()...)...))
+	out := h.sink.AllTraces()[0]
+	r := byID(t, out, idOf(parentID).String())
+	assertTimes(t, r, r, 0, 150*ms)
+	assertAttrs(t, r, attrs{"stream.first_chunk.source": "http send", "stream.dialect": "asgi", "stream.outcome": "completed"})
+}

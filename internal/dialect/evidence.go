@@ -214,6 +214,7 @@ func (r *Reader) read(ev *Evidence, span ptrace.Span) *Evidence {
 func (r *Reader) WithChunks(span ptrace.Span, ev *Evidence, c *Chunks) *Evidence {
 	if ev == nil {
 		ev = &r.ev
+		*ev = Evidence{} // what the span before left
 		r.begin(ev, span)
 	}
 	if c.Seen >= ev.Chunks.Seen {
