@@ -152,24 +152,21 @@ func (s *Stream) tail(sum *Summary) {
 	}
 }
 
-// gapFigures fills in what the gaps alone say.
+// gapFigures fills in what follows from the gaps.
 func (c *Calculator) gapFigures(s *Stream, sum *Summary) {
 	var stalls stallTotals
-	threshold := int64(c.settings.StallThreshold)
-	for i, gap := range c.gaps {
-		stalls.observe(gap, s.Instants[i], threshold)
-	}
-	c.buckets.count(c.gaps, &sum.Histogram)
+	count, total := float64(len(c.gaps)), float64(s.spread())
 	if len(c.gaps) > 0 {
+		seq := sequenceOf(s.Instants, c.gaps, c.pace(sum, total/count))
+		stalls = seq.stalls
+		sum.GapStddev, sum.GapJitter = Of(seq.deviation/nanos), Of(seq.jitter/nanos)
+		if sum.Quality == QualityExact {
+			sum.Fluidity, sum.ReaderWait = Of(seq.fluidity), Of(seq.wait/nanos)
+		}
+		c.buckets.count(c.gaps, &sum.Histogram)
 		p50, p95, p99 := c.buckets.percentiles(c.gaps, &sum.Histogram)
 		sum.GapP50, sum.GapP95, sum.GapP99 = Of(p50/nanos), Of(p95/nanos), Of(p99/nanos)
-	}
-	sum.Histogram.fit()
-
-	count, total := float64(len(c.gaps)), float64(s.spread())
-	if count > 0 {
-		deviation, jitter := dispersion(c.gaps, total/count)
-		sum.GapStddev, sum.GapJitter = Of(deviation/nanos), Of(jitter/nanos)
+		sum.Histogram.fit()
 	}
 	if b := s.Beyond; b != nil && b.Gaps.Count() > 0 {
 		count += float64(b.Gaps.Count())
@@ -192,41 +189,96 @@ func (c *Calculator) gapFigures(s *Stream, sum *Summary) {
 	}
 }
 
-// dispersion returns two measures of how uneven the gaps are, both in ns.
-//
-// deviation is the population standard deviation about their mean, in a second pass over the gaps: the difference of two sums of squares
-// would leave noise where regular gaps should give 0.
-//
-// jitter is the interarrival jitter of RFC 3550, section 6.4.1: J = 0, then J += (|D| − J)/16 for each difference D of two successive
-// gaps. RFC 3550 compares arrival with a media clock; chunks have none, so that the gap before stands for the expected one.
-//
-// They share a loop because each is a chain of dependent additions: side by side they cost little more than one.
-func dispersion(gaps []int64, mean float64) (deviation, jitter float64) {
-	var squares float64
-	previous := float64(gaps[0])
-	for _, g := range gaps {
-		gap := float64(g)
-		squares += (gap - mean) * (gap - mean)
-		jitter += (math.Abs(gap-previous) - jitter) / 16
-		previous = gap
-	}
-	return math.Sqrt(squares / float64(len(gaps))), jitter
+// pace is what gaps are held against.
+type pace struct {
+	mean     float64 // ns, of the gaps
+	stall    int64   // ns, the shortest gap that is a stall
+	deadline float64 // ns, of all chunks together
+	chunks   float64 // that the deadline is for
+	perChunk float64 // ns, in which a reader takes a chunk
 }
 
-// wholeStreamFigures fills in what needs every instant of the stream.
-func (c *Calculator) wholeStreamFigures(s *Stream, sum *Summary) {
+func (c *Calculator) pace(sum *Summary, mean float64) pace {
 	// k, the tokens per chunk, as a fraction; 1 if unknown.
 	tokens, chunks := 1.0, 1.0
 	if sum.ChunkTokens.OK {
 		tokens, chunks = float64(sum.TokenCount), float64(sum.ChunkCount)
 	}
+	return pace{
+		mean: mean, stall: int64(c.settings.StallThreshold),
+		deadline: float64(c.settings.FluidityDeadline) * tokens, chunks: chunks,
+		perChunk: tokens / chunks / c.settings.ReaderRate * nanos,
+	}
+}
+
+// sequence are the measures that take one gap after the other.
+type sequence struct {
+	stalls stallTotals
+
+	// deviation is the population standard deviation of the gaps in ns, about their mean: the difference of two sums of squares would leave
+	// noise where regular gaps should give 0.
+	deviation float64
+
+	// jitter is the interarrival jitter of RFC 3550, section 6.4.1, in ns: J = 0, then J += (|D| − J)/16 for each difference D of two
+	// successive gaps. RFC 3550 compares arrival with a media clock; chunks have none, so that the gap before stands for the expected one.
+	jitter float64
+
+	// fluidity is the fluidity index of Etalon (arXiv 2407.07000) as its text defines it, over the gaps: the share of deadlines met, where a
+	// gap g ≤ D + slack meets its deadline and leaves D − g more slack to those after it, and a miss starts anew without slack. (The code
+	// published with the paper counts a late token as several missed deadlines; that is not done here.)
+	fluidity float64
+
+	// wait is the time, in ns, in which a reader has nothing left to read: the playhead of video players (rebuffering), with
+	// R_1 = c_1 + k/r, R_i = max(R_{i−1}, c_i) + k/r and the sum over i ≥ 2 of max(0, c_i − R_{i−1}).
+	//
+	// That sum is the greatest of 0 and c_i − c_1 − (i−1)·k/r: by the time chunk i comes, i−1 chunks have been read, and whatever of the
+	// time since c_1 that does not fill was waited (Lindley's recursion unrolled). Without the recursion nothing adds up errors.
+	wait float64
+}
+
+// sequenceOf goes over the gaps, of which there is one at least, and the instants between which they lie. All measures share the loop since
+// each is a chain of operations that wait for the one before: side by side they take little more time than the longest chain.
+func sequenceOf(instants, gaps []int64, p pace) sequence {
+	var (
+		stalls                       stallTotals
+		squares, jitter, slack, wait float64
+		met                          int
+		first, previous              = uint64(instants[0]), float64(gaps[0])
+		ends                         = instants[1:][:len(gaps)]
+	)
+	// Copies that stay in registers.
+	mean, stall, deadline, chunks, perChunk := p.mean, p.stall, p.deadline, p.chunks, p.perChunk
+	for i, g := range gaps {
+		stalls.observe(g, instants[i], stall)
+		gap := float64(g)
+		squares += (gap - mean) * (gap - mean)
+		jitter = jitter*(15.0/16) + math.Abs(gap-previous)/16
+		previous = gap
+		// D is deadline / chunks. Both sides are multiplied by the number of chunks, which keeps them whole numbers: an even stream at
+		// exactly the deadline's pace must not depend on how D is rounded.
+		slack += deadline - gap*chunks
+		if slack >= 0 {
+			met++
+		} else {
+			slack = 0
+		}
+		if behind := float64(uint64(ends[i])-first) - float64(i+1)*perChunk; behind > wait {
+			wait = behind
+		}
+	}
+	n := float64(len(gaps))
+	return sequence{stalls: stalls, deviation: math.Sqrt(squares / n), jitter: jitter, fluidity: float64(met) / n, wait: wait}
+}
+
+// wholeStreamFigures fills in what needs every instant of the stream.
+func (c *Calculator) wholeStreamFigures(s *Stream, sum *Summary) {
 	sum.HeadBurst = headBurst(s.Instants, c.settings.HeadWindow)
 	sum.PeakRate = Of(float64(peakRate(s.Instants)))
-	if len(c.gaps) > 0 {
-		sum.Fluidity = Of(fluidity(c.gaps, float64(c.settings.FluidityDeadline), tokens, chunks))
-	}
-	if c.settings.ReaderRate > 0 {
-		sum.ReaderWait = Of(readerWait(s.Instants, tokens/chunks/c.settings.ReaderRate*nanos) / nanos)
+	switch {
+	case c.settings.ReaderRate <= 0:
+		sum.ReaderWait = Value{}
+	case len(c.gaps) == 0:
+		sum.ReaderWait = Of(0)
 	}
 }
 
@@ -262,40 +314,6 @@ func peakRate(instants []int64) int {
 		}
 	}
 	return len(instants) - from
-}
-
-// fluidity is the fluidity index of Etalon (arXiv 2407.07000) as its text defines it, over the gaps: the share of deadlines met, where a
-// gap g ≤ D + slack meets its deadline and leaves D − g more slack to those after it, and a miss starts anew without slack. (The code
-// published with the paper counts a late token as several missed deadlines; that is not done here.)
-//
-// D is deadline · tokens / chunks in ns. Both sides are multiplied by the number of chunks, which keeps them whole numbers: an even stream
-// at exactly the deadline's pace must not depend on how D is rounded.
-func fluidity(gaps []int64, deadline, tokens, chunks float64) float64 {
-	met, slack := 0, 0.0
-	for _, gap := range gaps {
-		slack += deadline*tokens - float64(gap)*chunks
-		if slack >= 0 {
-			met++
-		} else {
-			slack = 0
-		}
-	}
-	return float64(met) / float64(len(gaps))
-}
-
-// readerWait is the time, in ns, in which a reader who takes perChunk ns for a chunk has nothing left to read: the playhead of video
-// players (rebuffering), with R_1 = c_1 + k/r, R_i = max(R_{i−1}, c_i) + k/r and the sum over i ≥ 2 of max(0, c_i − R_{i−1}).
-//
-// That sum is the greatest of 0 and c_i − c_1 − (i−1)·k/r: by the time chunk i comes, i−1 chunks have been read, and whatever of the time
-// since c_1 that does not fill was waited (Lindley's recursion unrolled). Without the recursion nothing adds up errors.
-func readerWait(instants []int64, perChunk float64) float64 {
-	wait := 0.0
-	for i, instant := range instants {
-		if behind := float64(uint64(instant)-uint64(instants[0])) - float64(i)*perChunk; behind > wait {
-			wait = behind
-		}
-	}
-	return wait
 }
 
 // nanos is the number of nanoseconds in a second. Values are divided by it, never multiplied by its reciprocal: 2^-9 s is 1,953,125 ns,
@@ -353,9 +371,10 @@ type denseBuckets struct {
 	// slots has the bucket of each gap counted last, 0 for gaps of 0.
 	slots []uint16
 
-	// Scratch of percentiles; holder has, for the buckets of holders, their place in it plus 1.
+	// Scratch of percentiles; holds is 1 for the buckets of holders, found has the gaps in them.
 	holders  []holder
-	holder   [denseSize]uint8
+	holds    [denseSize]uint8
+	found    []int32
 	gathered []int64
 }
 

@@ -54,29 +54,29 @@ type holder struct {
 
 // locate finds the buckets that hold the three ranks and those that follow them.
 func (d *denseBuckets) locate(n int, h *Histogram) {
-	d.holders = d.holders[:0]
-	at := holder{slot: 0, count: int(h.Zero)}
-	next := 0 // bucket of h
-	advance := func() {
-		at = holder{slot: h.Buckets[next].Index - denseLeast, below: at.below + at.count, count: int(h.Buckets[next].Count)}
-		next++
-	}
-	need := func(rank int) {
-		for at.below+at.count <= rank {
-			advance()
-		}
-		if last := len(d.holders) - 1; last < 0 || d.holders[last].slot < at.slot {
-			d.holders = append(d.holders, at)
-		}
-	}
-	for _, percent := range []int{50, 95, 99} {
+	var ranks [7]int // ascending
+	for i, percent := range [...]int{50, 95, 99} {
 		lo, part := rankOf(n, percent)
-		if len(d.holders) == 0 || d.holders[len(d.holders)-1].below <= lo {
-			need(lo)
-		}
+		ranks[2*i], ranks[2*i+1] = lo, lo
 		if part > 0 {
-			need(lo + 1)
+			ranks[2*i+1]++
 		}
+	}
+	ranks[6] = n // none is that high
+	d.holders = d.holders[:0]
+	below, rank := 0, 0
+	take := func(slot int, count int64) {
+		if end := below + int(count); ranks[rank] < end {
+			d.holders = append(d.holders, holder{slot: slot, below: below, count: int(count)})
+			for ranks[rank] < end {
+				rank++
+			}
+		}
+		below += int(count)
+	}
+	take(0, h.Zero)
+	for _, b := range h.Buckets {
+		take(b.Index-denseLeast, b.Count)
 	}
 }
 
@@ -88,17 +88,32 @@ func (d *denseBuckets) gather(gaps []int64) {
 		w := &d.holders[i]
 		w.gaps = d.gathered[end : end : end+w.count]
 		end += w.count
-		d.holder[w.slot] = uint8(i + 1)
+		d.holds[w.slot] = 1
 	}
+	// The loop over all gaps has no branch that depends on them: one in ten or so is in such a bucket, and the processor cannot guess which.
+	d.found = slices.Grow(d.found[:0], len(gaps)+1)[:len(gaps)+1]
+	n := 0
 	for i, slot := range d.slots {
-		if at := d.holder[slot]; at > 0 {
-			w := &d.holders[at-1]
-			w.gaps = append(w.gaps, gaps[i])
-		}
+		d.found[n] = int32(i)
+		n += int(d.holds[slot])
+	}
+	for _, i := range d.found[:n] {
+		w := d.holder(int(d.slots[i]))
+		w.gaps = append(w.gaps, gaps[i])
 	}
 	for i := range d.holders {
-		d.holder[d.holders[i].slot] = 0
+		d.holds[d.holders[i].slot] = 0
 	}
+}
+
+// holder returns the located bucket of a slot.
+func (d *denseBuckets) holder(slot int) *holder {
+	for i := range d.holders {
+		if w := &d.holders[i]; w.slot == slot {
+			return w
+		}
+	}
+	return nil // not one that was located
 }
 
 // holding returns the located bucket that holds a rank.
