@@ -128,10 +128,19 @@ type verdict struct {
 	from   string
 }
 
+// evidenceOf returns what a Reader finds on a span, nil when that is nothing.
+func evidenceOf(r *Reader, span ptrace.Span) *Evidence {
+	ev := &Evidence{}
+	if !r.Read(span, r.Glance(span), ev) {
+		return nil
+	}
+	return ev
+}
+
 func (w verdict) check(t *testing.T, v Vocabulary, b built) {
 	t.Helper()
 	r := NewReader(table(t, v), testMinSpread)
-	ev := r.Read(b.Span)
+	ev := evidenceOf(r, b.Span)
 	if ev == nil {
 		got := verdict{} // nothing on the span speaks of streaming
 		assert.Equal(t, w, got)

@@ -38,7 +38,7 @@ func TestChunkRunAgreesWithTheGeneralLoop(t *testing.T) {
 			parts = append(parts, event(name, time.Duration(r.IntN(230)-10)*10*time.Millisecond+time.Duration(r.IntN(3)-1)*500*time.Microsecond))
 		}
 		span := build(parts...)
-		x, y := a.Read(span.Span), b.Read(span.Span)
+		x, y := evidenceOf(a, span.Span), evidenceOf(b, span.Span)
 		require.Equal(t, y == nil, x == nil)
 		if x == nil {
 			continue
@@ -52,17 +52,17 @@ func TestChunkRunAgreesWithTheGeneralLoop(t *testing.T) {
 	}
 }
 
-// TestNothingIsDismissed: a row that can show a stream gets a span that has nothing else past the first look, and read finds nothing on spans
-// with one of the others.
+// TestNothingIsDismissed: a row that can show a stream gets a span that has nothing else past the glance, and Read finds nothing on spans with
+// one of the others.
 func TestNothingIsDismissed(t *testing.T) {
 	tab := table(t, Vocabulary{})
 	r := NewReader(tab, testMinSpread)
 	for key, row := range tab.attrs {
 		span := build(attr(key, true)).Span
 		if row.signal {
-			assert.True(t, tab.mayStream(span), key)
+			assert.Equal(t, GlanceAttributes, r.Glance(span), key)
 			continue
 		}
-		assert.Nil(t, r.read(&Evidence{}, span), key) // whether it was dismissed or not: the look may err on this side
+		assert.False(t, r.Read(span, GlanceAttributes, &Evidence{}), key) // whether it was dismissed or not: the glance may err on this side
 	}
 }

@@ -38,7 +38,7 @@ type Detail struct {
 	MeanGap float64
 }
 
-// details is what the second pass over the attributes of a streaming span finds.
+// details is what the attributes of a streaming span say besides that it streams.
 type details struct {
 	Detail
 
@@ -62,18 +62,9 @@ const (
 	grpcOther
 )
 
-// Detail reads the rest of a streaming span.
+// Detail returns what else a streaming span says.
 func (r *Reader) Detail(ev *Evidence, d *Decision) Detail {
-	var s details
-	t := r.table
-	for key, v := range ev.span.Attributes().All() {
-		if !t.detailFilter.may(key) {
-			continue
-		}
-		if row := t.attr(key); row != nil {
-			s.take(row, v)
-		}
-	}
+	s := &ev.details
 	if ev.hasCh {
 		eachReason(ev.choice, s.reason)
 	}

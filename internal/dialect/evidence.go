@@ -34,6 +34,8 @@ type Chunks struct {
 	Instants []int64
 	// Classes has one entry for each span event; empty when no event is a chunk.
 	Classes []EventClass
+	// Events counts those of Classes that are not EventOther.
+	Events int
 	// Seen counts the records, also those whose instant lies outside the span.
 	Seen int64
 	// Spans counts those of Seen that were spans.
@@ -61,18 +63,16 @@ type candidate struct {
 	at    int64
 }
 
-// Evidence is what one pass over a span found. It is valid until the next Read of the Reader that returned it.
+// Evidence is what one pass over a span found. The zero value is none. What it refers to is valid until the Reader's next Reset.
 type Evidence struct {
 	span  ptrace.Span
 	start int64
 	end   int64
-	// processed says that the span has a stream.phase, whose text phase is. There is no other evidence then.
-	processed bool
-	phase     string
-	dirty     bool
-	bad       Reason
-	flag      *compiledAttr
-	flagOn    bool
+	// any: something speaks of streaming.
+	any    bool
+	bad    Reason
+	flag   *compiledAttr
+	flagOn bool
 	// jsonFlag and contentType are set only when they say that the span streams.
 	jsonFlag    *compiledAttr
 	contentType *compiledAttr
@@ -89,6 +89,8 @@ type Evidence struct {
 	hasCh  bool
 	// messages is the last list of output messages that an event carries, as JSON, "" when none does.
 	messages string
+
+	details details
 }
 
 // class orders the candidates for the first-chunk instant, best first.
@@ -109,10 +111,8 @@ type Reader struct {
 	table     *Table
 	minSpread int64
 
-	ev        Evidence
-	processed Evidence // of processed spans: apart, since nothing of it has to be cleared
-	instants  []int64
-	classes   []EventClass
+	instants []int64
+	classes  []EventClass
 
 	lastName string
 	lastRow  *compiledEvent
@@ -126,34 +126,44 @@ func NewReader(t *Table, minSpread time.Duration) *Reader {
 	return &Reader{table: t, minSpread: int64(minSpread)}
 }
 
-// Reset releases the instants of all Evidence that was detached. Call it between batches.
+// Reset takes back the instants and classes of all Evidence that was read. Call it between batches.
 func (r *Reader) Reset() {
 	r.instants, r.classes = r.instants[:0], r.classes[:0]
 	r.lastName, r.lastRow = "", nil
 	r.scopeName, r.scope = "", nil
-	r.ev, r.processed = Evidence{}, Evidence{}
 }
 
-// Read returns the evidence of a span, nil when nothing on it speaks of streaming: the case of nearly every span, which costs one look
-// at each key and no allocation.
-func (r *Reader) Read(span ptrace.Span) *Evidence {
-	if !r.table.mayStream(span) {
-		return nil
+// Glance says where on a span something may be that speaks of streaming.
+type Glance uint8
+
+const (
+	// GlanceNothing: nowhere. Nearly all spans are such.
+	GlanceNothing Glance = iota
+	// GlanceOther: in its name, its events or its times.
+	GlanceOther
+	// GlanceAttributes: among its attributes, and maybe elsewhere.
+	GlanceAttributes
+)
+
+// Glance dismisses nearly all spans on which Read finds nothing, at the price of one look at each key. It stands apart from Read, whose
+// loops do more with a key than look at it, so that this one fits into registers: for spans of 15 attributes that is a quarter of the time.
+func (r *Reader) Glance(span ptrace.Span) Glance {
+	t := r.table
+	for key := range span.Attributes().All() {
+		if t.signalFilter.may(key) {
+			return GlanceAttributes
+		}
 	}
-	if phase, ok := phaseOf(span.Attributes()); ok {
-		r.processed.processed, r.processed.phase = true, phase
-		return &r.processed
+	if span.Events().Len() > 0 || t.mayStreamByName(span.Name()) || badSpan(span) != "" {
+		return GlanceOther
 	}
-	ev := &r.ev
-	if ev.dirty {
-		*ev = Evidence{}
-	}
-	return r.read(ev, span)
+	return GlanceNothing
 }
 
-// phaseOf returns the text of stream.phase. ok tells whether there is such an attribute.
-func phaseOf(attrs pcommon.Map) (phase string, ok bool) {
-	for key, v := range attrs.All() {
+// Phase returns the text of a span's stream.phase. ok tells whether there is such an attribute: then the span went through this component
+// before, and is not to be read again whatever else it carries. Of spans for which a glance does not give GlanceAttributes it is false.
+func Phase(span ptrace.Span) (phase string, ok bool) {
+	for key, v := range span.Attributes().All() {
 		if key == phaseKey {
 			return v.Str(), true
 		}
@@ -161,19 +171,32 @@ func phaseOf(attrs pcommon.Map) (phase string, ok bool) {
 	return "", false
 }
 
-// Processed tells whether the span has a stream.phase, whatever else it carries, and returns its text: it went through this component before
-// and is not to be decided again.
-func (ev *Evidence) Processed() (phase string, ok bool) { return ev.phase, ev.processed }
-
-// mayStream dismisses nearly all spans that read finds nothing on. It stands apart from read, whose loop does more with a key than look
-// at it, so that this one fits into registers: for spans of 15 attributes that is a quarter of the time.
-func (t *Table) mayStream(span ptrace.Span) bool {
-	for key := range span.Attributes().All() {
-		if t.signalFilter.may(key) {
-			return true
-		}
+// Read fills in the evidence of a span, which is zero before, and reports whether there is any. g is what a glance at the span told. It goes
+// over the attributes once, whatever it looks for there.
+func (r *Reader) Read(span ptrace.Span, g Glance, ev *Evidence) bool {
+	if g == GlanceNothing {
+		return false
 	}
-	return span.Events().Len() > 0 || t.mayStreamByName(span.Name()) || badSpan(span) != ""
+	if g == GlanceAttributes {
+		r.readAttributes(ev, span)
+	}
+	if n := span.Name(); r.table.mayStreamByName(n) {
+		r.readName(ev, n)
+	}
+	if span.Events().Len() > 0 {
+		r.readEvents(ev, span)
+	}
+	if bad := badSpan(span); bad != "" {
+		ev.bad, ev.any = bad, true
+	}
+	if !ev.any {
+		return false
+	}
+	if g == GlanceOther {
+		r.readAttributes(ev, span) // for the details
+	}
+	r.begin(ev, span)
+	return true
 }
 
 // aiStream begins the names of the AI SDK's spans; it appends a space and the function's name when it has one.
@@ -183,50 +206,39 @@ func (t *Table) mayStreamByName(name string) bool {
 	return t.spanFilter.may(name) || strings.HasPrefix(name, aiStream)
 }
 
-func (r *Reader) read(ev *Evidence, span ptrace.Span) *Evidence {
+// readAttributes takes in what shows that the span streams and what else is of interest if it does.
+func (r *Reader) readAttributes(ev *Evidence, span ptrace.Span) {
 	t := r.table
 	for key, v := range span.Attributes().All() {
-		if !t.signalFilter.may(key) {
+		if !t.detailFilter.may(key) {
 			continue
 		}
-		if row := t.attr(key); row != nil && row.signal {
-			r.signal(ev, span, row, v)
+		if row := t.attr(key); row != nil {
+			if row.signal {
+				r.signal(ev, span, row, v)
+			}
+			ev.details.take(row, v)
 		}
 	}
-	if n := span.Name(); t.mayStreamByName(n) {
-		r.readName(ev, n)
-	}
-	if span.Events().Len() > 0 {
-		r.readEvents(ev, span)
-	}
-	if bad := badSpan(span); bad != "" {
-		ev.bad, ev.dirty = bad, true
-	}
-	if !ev.dirty {
-		return nil
-	}
-	r.begin(ev, span)
-	return ev
 }
 
-// WithChunks adds the chunk spans that were folded for a span to its evidence, which is nil when the span had none of its own. A stream
-// that recorded its chunks as events too is not counted twice: the richer record of the two counts.
-func (r *Reader) WithChunks(span ptrace.Span, ev *Evidence, c *Chunks) *Evidence {
-	if ev == nil {
-		ev = &r.ev
-		*ev = Evidence{} // what the span before left
+// WithChunks adds the chunk spans that were folded for a span to its evidence; known is what Read said of it. A stream that recorded its
+// chunks as events too is not counted twice: the richer record of the two counts.
+func (r *Reader) WithChunks(span ptrace.Span, ev *Evidence, known bool, c *Chunks) {
+	if !known {
+		*ev = Evidence{}
+		r.readAttributes(ev, span)
 		r.begin(ev, span)
 	}
 	if c.Seen >= ev.Chunks.Seen {
-		classes := ev.Chunks.Classes
+		classes, events := ev.Chunks.Classes, ev.Chunks.Events
 		ev.Chunks = *c
-		ev.Chunks.Classes = classes
+		ev.Chunks.Classes, ev.Chunks.Events = classes, events
 	}
-	return ev
 }
 
 func (r *Reader) begin(ev *Evidence, span ptrace.Span) {
-	ev.dirty = true
+	ev.any = true
 	ev.span = span
 	ev.start, ev.end = int64(span.StartTimestamp()), int64(span.EndTimestamp())
 }
@@ -352,13 +364,12 @@ func (r *Reader) readName(ev *Evidence, name string) {
 	}
 	for _, row := range r.table.spans[name] {
 		if row.Role == roleStreamingRPC {
-			ev.name, ev.dirty = row, true
+			ev.name, ev.any = row, true
 		}
 	}
 }
 
-// readEvents takes in the events of a span. It runs after the attributes, so that the evidence of an ordinary span stays untouched until
-// an event of the table turns up.
+// readEvents takes in the events of a span. The evidence of an ordinary span stays untouched until an event of the table turns up.
 func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 	events := span.Events()
 	inbound := isInbound(span)
@@ -399,6 +410,7 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 			}
 			if row.Role == roleChunkEcho {
 				r.classes[classAt+i] = EventEcho
+				c.Events++
 				continue
 			}
 			if row.plain {
@@ -407,6 +419,7 @@ func (r *Reader) readEvents(ev *Evidence, span ptrace.Span) {
 				continue
 			}
 			r.classes[classAt+i] = EventChunk
+			c.Events++
 			c.Seen++
 			at := repaired(row.micros, e.Timestamp(), start, end)
 			if at < c.earliest {
@@ -488,6 +501,7 @@ func (r *Reader) chunkRun(ev *Evidence, events ptrace.SpanEventSlice, from int, 
 		}
 	}
 	r.instants = instants
+	c.Events += n
 	c.Seen += int64(n)
 	c.Sorted = sorted
 	if earliest < c.earliest {

@@ -174,7 +174,7 @@ func TestClamp(t *testing.T) {
 	} {
 		b := build(attr("langfuse.observation.completion_start_time", stamp(tt.at, time.RFC3339Nano, time.UTC)))
 		r := NewReader(table(t, Vocabulary{}), testMinSpread)
-		d := r.Decide(r.Read(b.Span), b.res, b.scope)
+		d := r.Decide(evidenceOf(r, b.Span), b.res, b.scope)
 		assert.Equal(t, tt.ok, d.FirstKnown, tt.at)
 		if tt.ok {
 			assert.Equal(t, tt.first, time.Duration(d.First-int64(b.StartTimestamp())), tt.at)
@@ -239,7 +239,7 @@ func TestOutcome(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := build(append([]given{attr("gen_ai.request.stream", true), attr(semconvTTFC, 0.4)}, tt.parts...)...)
 			r := NewReader(table(t, Vocabulary{}), testMinSpread)
-			ev := r.Read(b.Span)
+			ev := evidenceOf(r, b.Span)
 			d := r.Decide(ev, b.res, b.scope)
 			require.Equal(t, Streaming, d.Verdict)
 			assert.Equal(t, tt.want, r.Detail(ev, &d).Outcome)
@@ -324,7 +324,7 @@ func TestChunks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := NewReader(table(t, Vocabulary{}), testMinSpread)
-			ev := r.Read(tt.span.Span)
+			ev := evidenceOf(r, tt.span.Span)
 			require.NotNil(t, ev)
 			c := &ev.Chunks
 			assert.Equal(t, tt.seen, c.Seen)
@@ -344,22 +344,22 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestReaderIsReused: nothing of one span is left to the next, and evidence of a batch stays valid until Reset.
+// TestReaderIsReused: what a Reader found on one span stays valid while it reads the next, until Reset.
 func TestReaderIsReused(t *testing.T) {
 	r := NewReader(table(t, Vocabulary{}), testMinSpread)
 	first := build(attr("gen_ai.request.stream", true), attr("error.type", "x"), event("llm.content.completion.chunk", 100*ms, 200*ms), event("span.cancelled", 300*ms))
-	kept := *r.Read(first.Span)
-	assert.Nil(t, r.Read(build().Span))
+	kept := evidenceOf(r, first.Span)
+	assert.Nil(t, evidenceOf(r, build().Span))
 	second := build(event("llm.content.completion.chunk", 700*ms, 900*ms))
-	ev := r.Read(second.Span)
+	ev := evidenceOf(r, second.Span)
 	d := r.Decide(ev, second.res, second.scope)
 	assert.Equal(t, 700*ms, time.Duration(d.First-int64(testStart)))
 	assert.Equal(t, OutcomeUnknown, r.Detail(ev, &d).Outcome)
-	d = r.Decide(&kept, first.res, first.scope)
+	d = r.Decide(kept, first.res, first.scope)
 	assert.Equal(t, 100*ms, time.Duration(d.First-int64(testStart)))
-	assert.Equal(t, OutcomeCancelled, r.Detail(&kept, &d).Outcome)
+	assert.Equal(t, OutcomeCancelled, r.Detail(kept, &d).Outcome)
 	r.Reset()
-	assert.Nil(t, r.Read(build().Span))
+	assert.Nil(t, evidenceOf(r, build().Span))
 }
 
 // TestDetail: the numbers besides the instants.
@@ -367,7 +367,7 @@ func TestDetail(t *testing.T) {
 	read := func(parts ...given) Detail {
 		b := build(append([]given{scope("x"), event("llm.content.completion.chunk", 100*ms, 200*ms)}, parts...)...)
 		r := NewReader(table(t, Vocabulary{}), testMinSpread)
-		ev := r.Read(b.Span)
+		ev := evidenceOf(r, b.Span)
 		d := r.Decide(ev, b.res, b.scope)
 		return r.Detail(ev, &d)
 	}
@@ -384,7 +384,7 @@ func TestDetail(t *testing.T) {
 	assert.True(t, read().GenAI, "an llm.* event")
 	b := build(server, event("write", 100*ms, 300*ms))
 	r := NewReader(table(t, Vocabulary{}), testMinSpread)
-	ev := r.Read(b.Span)
+	ev := evidenceOf(r, b.Span)
 	d := r.Decide(ev, b.res, b.scope)
 	assert.False(t, r.Detail(ev, &d).GenAI, "HTTP")
 }
@@ -397,12 +397,13 @@ func TestProcessed(t *testing.T) {
 		"stream":  build(attr("stream.phase", "stream"), lasting(-1)),
 		"":        build(attr("stream.phase", 7)),
 	} {
-		got, ok := r.Read(b.Span).Processed()
+		assert.Equal(t, GlanceAttributes, r.Glance(b.Span), "else nobody would look for the phase")
+		got, ok := Phase(b.Span)
 		assert.True(t, ok)
 		assert.Equal(t, phase, got)
 	}
-	_, ok := r.Read(build(attr(semconvTTFC, 0.4)).Span).Processed()
-	assert.False(t, ok, "nothing is left of the spans before")
+	_, ok := Phase(build(attr(semconvTTFC, 0.4)).Span)
+	assert.False(t, ok)
 }
 
 // TestRefused: the verdicts of spans that are left alone.
@@ -422,7 +423,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := NewReader(table(t, Vocabulary{}), testMinSpread)
-			ev := r.Read(tt.span.Span)
+			ev := evidenceOf(r, tt.span.Span)
 			require.NotNil(t, ev)
 			d := r.Decide(ev, tt.span.res, tt.span.scope)
 			assert.Equal(t, tt.want, d.Verdict)

@@ -262,7 +262,7 @@ func FuzzVocabulary(f *testing.F) {
 		}
 		r := NewReader(compiled, testMinSpread)
 		b := build(named(spanName), attr(key, name), attr("gen_ai.request.stream", true), event(name, 100*ms, 300*ms), event(name+"1", 400*ms))
-		ev := r.Read(b.Span)
+		ev := evidenceOf(r, b.Span)
 		require.NotNil(t, ev)
 		d := r.Decide(ev, b.res, b.scope)
 		r.Detail(ev, &d)

@@ -128,7 +128,7 @@ func TestUserVocabulary(t *testing.T) {
 func TestSourceKeyIsBounded(t *testing.T) {
 	b := build(event("mlflow.chunk.item.7", 300*ms), event("mlflow.chunk.item.8", 400*ms))
 	r := NewReader(table(t, Vocabulary{}), testMinSpread)
-	d := r.Decide(r.Read(b.Span), b.res, b.scope)
+	d := r.Decide(evidenceOf(r, b.Span), b.res, b.scope)
 	assert.Equal(t, "mlflow.chunk.item.7", d.Source)
 	assert.Equal(t, "mlflow.chunk.item.", d.SourceKey)
 }

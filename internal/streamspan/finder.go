@@ -85,33 +85,56 @@ func (f *Finder) Release() {
 }
 
 func (f *Finder) look(res pcommon.Resource, ss ptrace.ScopeSpans, span ptrace.Span) {
-	ev := f.reader.Read(span)
 	var folded *Folded
 	if f.Folded != nil {
 		folded = f.Folded(span)
 	}
-	if ev != nil {
-		if phase, ok := ev.Processed(); ok {
+	glance := f.reader.Glance(span)
+	switch {
+	case glance == dialect.GlanceAttributes:
+		if phase, ok := dialect.Phase(span); ok {
 			if f.Processed != nil {
 				f.Processed(res, ss, span, Phase(phase))
 			}
 			return
 		}
-	}
-	if folded != nil {
-		ev = f.reader.WithChunks(span, ev, folded.Chunks)
-	}
-	if ev == nil {
+	case glance == dialect.GlanceNothing && folded == nil:
 		return
 	}
-	d := f.reader.Decide(ev, res, ss.Scope())
-	if d.Verdict != dialect.Streaming {
+	s := f.slot()
+	known := f.reader.Read(span, glance, &s.Evidence)
+	if folded != nil {
+		f.reader.WithChunks(span, &s.Evidence, known, folded.Chunks)
+	} else if !known {
+		f.drop(s)
+		return
+	}
+	s.Decision = f.reader.Decide(&s.Evidence, res, ss.Scope())
+	if d := s.Decision; d.Verdict != dialect.Streaming {
+		f.drop(s)
 		if f.Skipped != nil {
 			f.Skipped(res, ss, span, d)
 		}
 		return
 	}
-	f.found = append(f.found, Found{Resource: res, Scope: ss, Span: span, Evidence: *ev, Decision: d, Folded: folded})
+	s.Resource, s.Scope, s.Span, s.Folded = res, ss, span, folded
+}
+
+// slot adds one to the found spans. They are filled in where they stay, since they are large: to copy one costs as much as to dismiss a
+// span that does not stream.
+func (f *Finder) slot() *Found {
+	if n := len(f.found); n < cap(f.found) {
+		f.found = f.found[:n+1] // what lies there is zero: see drop, Find and Release
+	} else {
+		f.found = append(f.found, Found{})
+	}
+	return &f.found[len(f.found)-1]
+}
+
+// drop takes back the last slot.
+func (f *Finder) drop(s *Found) {
+	*s = Found{}
+	f.found = f.found[:len(f.found)-1]
 }
 
 // Record works out what the stream.* attributes of a found span say. It sorts the span's chunk instants.

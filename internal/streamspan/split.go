@@ -60,8 +60,15 @@ type Splitter struct {
 	opts Options
 	// copySet holds the keys to copy under their sketch, see Reader.
 	copySet [256][]string
+	copied  []copiedAttr
 	order   []chunkEvent
 	stalls  []stall
+}
+
+// copiedAttr is an attribute that a stream span gets too.
+type copiedAttr struct {
+	key   string
+	value pcommon.Value
 }
 
 // NewSplitter returns a Splitter.
@@ -84,7 +91,7 @@ type Applied struct {
 
 // Apply rewrites one found span as its record says. New spans go to the end of the span's scope, so that the order of the others stays.
 func (s *Splitter) Apply(f *Found, rec *Record) Applied {
-	rec.EventsCollapsed = s.chooseEvents(f)
+	rec.EventsCollapsed = s.chooseEvents(f, rec)
 	a := Applied{Collapsed: rec.EventsCollapsed}
 	genAI := rec.GenAI
 	switch {
@@ -147,8 +154,9 @@ func (s *Splitter) nest(f *Found, rec *Record) {
 	f.Span.TraceState().CopyTo(r.TraceState())
 	r.SetStartTimestamp(f.Span.StartTimestamp())
 	r.SetEndTimestamp(pcommon.Timestamp(f.Decision.First))
-	r.Attributes().EnsureCapacity(s.countCopied(f.Span.Attributes()) + rec.attributes())
-	s.copyTo(f.Span.Attributes(), r.Attributes())
+	s.collect(f.Span.Attributes())
+	r.Attributes().EnsureCapacity(len(s.copied) + rec.attributes())
+	s.putCopied(r.Attributes())
 	rec.putCommon(r.Attributes(), PhaseRequest)
 
 	attrs := f.Span.Attributes()
@@ -174,29 +182,28 @@ func (s *Splitter) streamSpan(t ptrace.Span, f *Found, rec *Record) {
 	t.SetEndTimestamp(src.EndTimestamp())
 	attrs := t.Attributes()
 	// Most streams have half of the attributes that there are: room for all of them would have to be cleared and collected.
-	attrs.EnsureCapacity(rec.attributes() + s.countCopied(src.Attributes()) + 1) // error.type may follow
+	s.collect(src.Attributes())
+	attrs.EnsureCapacity(rec.attributes() + len(s.copied) + 1) // error.type may follow
 	rec.putCommon(attrs, PhaseStream)
 	rec.putCadence(attrs, PhaseStream)
-	s.copyTo(src.Attributes(), attrs)
+	s.putCopied(attrs)
 }
 
-func (s *Splitter) copies(key string) bool { return slices.Contains(s.copySet[sketch(key)], key) }
-
-func (s *Splitter) countCopied(from pcommon.Map) (n int) {
-	for key := range from.All() {
-		if s.copies(key) {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *Splitter) copyTo(from, to pcommon.Map) {
+// collect notes the attributes of a span that are copied. The values are the span's own until putCopied.
+func (s *Splitter) collect(from pcommon.Map) {
 	for key, v := range from.All() {
-		if s.copies(key) {
-			v.CopyTo(to.PutEmpty(key))
+		if slices.Contains(s.copySet[sketch(key)], key) {
+			s.copied = append(s.copied, copiedAttr{key, v})
 		}
 	}
+}
+
+func (s *Splitter) putCopied(to pcommon.Map) {
+	for _, c := range s.copied {
+		c.value.CopyTo(to.PutEmpty(c.key))
+	}
+	clear(s.copied) // let go of the span
+	s.copied = s.copied[:0]
 }
 
 // The flags of a span: the low byte is the W3C trace flags, the two above say whether the parent is remote and whether that is known.
@@ -250,44 +257,25 @@ type stall struct {
 }
 
 // chooseEvents decides which chunk events the summary replaces and returns their number. Those that stay are marked as no chunks.
-func (s *Splitter) chooseEvents(f *Found) int64 {
-	classes := f.Evidence.Chunks.Classes
-	if len(classes) == 0 {
-		return 0
+func (s *Splitter) chooseEvents(f *Found, rec *Record) int64 {
+	c := &f.Evidence.Chunks
+	switch {
+	case s.opts.KeepChunkEvents:
+		clear(c.Classes)
+		c.Events = 0
+	case s.opts.KeepStalls > 0 && rec.Cadence.StallCount > 0:
+		s.keepStalls(f)
 	}
-	if s.opts.KeepChunkEvents {
-		for i := range classes {
-			classes[i] = dialect.EventOther
-		}
-		return 0
-	}
-	if s.opts.KeepStalls > 0 && hasStall(f.Evidence.Chunks.Instants, int64(s.opts.StallThreshold)) {
-		s.keepStalls(f, classes)
-	}
-	n := int64(0)
-	for _, c := range classes {
-		if c != dialect.EventOther {
-			n++
-		}
-	}
-	return n
-}
-
-func hasStall(sorted []int64, threshold int64) bool {
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i]-sorted[i-1] >= threshold {
-			return true
-		}
-	}
-	return false
+	return int64(c.Events)
 }
 
 // keepStalls marks the two events around each of the longest stalls, the first of equals first.
-func (s *Splitter) keepStalls(f *Found, classes []dialect.EventClass) {
+func (s *Splitter) keepStalls(f *Found) {
+	c := &f.Evidence.Chunks
 	events := f.Span.Events()
 	s.order, s.stalls = s.order[:0], s.stalls[:0]
-	for i, c := range classes {
-		if c != dialect.EventChunk {
+	for i, class := range c.Classes {
+		if class != dialect.EventChunk {
 			continue
 		}
 		if at := f.Evidence.EventTime(events.At(i)); f.Evidence.Holds(at) {
@@ -302,8 +290,12 @@ func (s *Splitter) keepStalls(f *Found, classes []dialect.EventClass) {
 	}
 	slices.SortStableFunc(s.stalls, func(a, b stall) int { return cmp.Compare(b.gap, a.gap) })
 	for _, st := range s.stalls[:min(len(s.stalls), s.opts.KeepStalls)] {
-		classes[s.order[st.at-1].index] = dialect.EventOther
-		classes[s.order[st.at].index] = dialect.EventOther
+		for _, e := range s.order[st.at-1 : st.at+1] {
+			if c.Classes[e.index] != dialect.EventOther { // two stalls may share an event
+				c.Classes[e.index] = dialect.EventOther
+				c.Events--
+			}
+		}
 	}
 }
 
