@@ -44,7 +44,7 @@ func connect(b *testing.B, f connector.Factory, s settings, td ptrace.Traces, st
 	s["metrics_flush_interval"] = "1h"
 	c := newConnector(b, f, s, &metricsSink{})
 	defer func() { require.NoError(b, c.Shutdown(context.Background())) }()
-	measure(b, streams, decode, consume(b, c))
+	measure(b, streams, once(decode), consume(b, c))
 }
 
 // observations is how many values the histogram of that name holds after one batch.
@@ -169,7 +169,7 @@ func BenchmarkChunkedSpanMetricsExponential(b *testing.B) {
 func read(b *testing.B, td ptrace.Traces, streams int) {
 	decode, _ := tracesOf(b, streamsOnly(td))
 	var attributes, numbers, total int64
-	measure(b, streams, decode, func(td ptrace.Traces) {
+	measure(b, streams, once(decode), func(td ptrace.Traces) {
 		attributes, numbers = 0, 0
 		spans := spansOf(td)
 		for i := range spans.Len() {
@@ -241,5 +241,5 @@ func BenchmarkPlainConnector(b *testing.B) {
 	decode, _ := tracesOf(b, payload.Plain(batch))
 	c := newConnector(b, streamconnector.NewFactory(), settings{"metrics_flush_interval": "1h"}, &metricsSink{})
 	defer func() { require.NoError(b, c.Shutdown(context.Background())) }()
-	measure(b, batch, decode, consume(b, c))
+	measure(b, batch, once(decode), consume(b, c))
 }

@@ -25,42 +25,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heapBudget is how much may be allocated between two garbage collections.
-const heapBudget = 64 << 20
-
-// measure times run and reports its median over the iterations, divided by the items (spans, points) of one input, as ns/op. Every
-// iteration gets an input of its own from fresh, which is not timed: a component that changes its input must not get a copy, since the
-// slices of a copy have no spare capacity and those of decoded data have.
+// measure times run and reports the mean, divided by the items (spans, points) of one input, as ns/op. The input comes from fresh, which is not
+// timed. A component that changes its input must get a new one each time and not a copy: the slices of a copy have no spare capacity, those
+// of decoded data have. For one that changes nothing, fresh is once.
 //
 // The time is CPU time of the process, which is what a collector is paid for and which other processes on the machine do not lengthen by
-// taking turns. Reading it twice costs less than 1 µs against no less than 30 µs of work; testing's StopTimer would stop the world. The
-// collector of garbage runs between the timed parts only: otherwise what decoding left behind would be collected at the expense of
-// whatever is timed next. What an allocation costs later is therefore not in the times of any of those compared; allocations are reported
-// beside them, and the end-to-end test has everything.
+// taking turns. Reading it twice costs less than 1 µs against no less than 30 µs of work; testing's StopTimer would stop the world.
+//
+// Garbage is collected as it comes, so that what allocates pays for it. Where decoding goes on between the timed parts, which of the two a
+// collection falls into is chance; over the hundreds of iterations of a round it falls into both by what they allocate and how long they
+// take. The same work is then timed once more with the collections in between only, and its median reported as apart-ns/op: less true, but
+// free of chance.
 func measure[T any](b *testing.B, items int, fresh func() T, run func(T)) {
 	b.Helper()
 	allocs, bytes := allocations(fresh, run)
-	each := heapUse(fresh, run)
-
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	var times []time.Duration
-	used := uint64(0)
+	runtime.GC()
+	total, rounds := time.Duration(0), 0
 	for b.Loop() {
+		total += timed(fresh(), run)
+		rounds++
+	}
+	n := float64(items)
+	b.ReportAllocs()
+	b.ReportMetric(float64(total)/float64(rounds)/n, "ns/op")
+	b.ReportMetric(float64(apart(rounds, fresh, run))/n, "apart-ns/op")
+	b.ReportMetric(float64(allocs)/n, "allocs/op")
+	b.ReportMetric(float64(bytes)/n, "B/op")
+}
+
+func timed[T any](in T, run func(T)) time.Duration {
+	start := cpuTime()
+	run(in)
+	return cpuTime() - start
+}
+
+// heapBudget is how much apart may allocate between two garbage collections.
+const heapBudget = 64 << 20
+
+// apart returns the median time of run with the garbage collector kept out of it.
+func apart[T any](rounds int, fresh func() T, run func(T)) time.Duration {
+	each := heapUse(fresh, run)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	times := make([]time.Duration, 0, rounds)
+	used := uint64(heapBudget)
+	for range rounds {
 		if used += each; used > heapBudget {
 			runtime.GC()
 			used = 0
 		}
-		in := fresh()
-		start := cpuTime()
-		run(in)
-		times = append(times, cpuTime()-start)
+		times = append(times, timed(fresh(), run))
 	}
 	slices.Sort(times)
-	n := float64(items)
-	b.ReportAllocs()
-	b.ReportMetric(float64(times[len(times)/2])/n, "ns/op")
-	b.ReportMetric(float64(allocs)/n, "allocs/op")
-	b.ReportMetric(float64(bytes)/n, "B/op")
+	return times[len(times)/2]
+}
+
+// once returns the same input every time, for what does not change it.
+func once[T any](fresh func() T) func() T {
+	in := fresh()
+	return func() T { return in }
 }
 
 // cpuTime is what all threads of the process have used so far.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbytraceprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -36,7 +37,7 @@ func marshal(b *testing.B, td ptrace.Traces) {
 	decode, encoded := tracesOf(b, td)
 	m := &ptrace.ProtoMarshaler{}
 	var out []byte
-	measure(b, td.SpanCount(), decode, func(td ptrace.Traces) {
+	measure(b, td.SpanCount(), once(decode), func(td ptrace.Traces) {
 		var err error
 		if out, err = m.MarshalTraces(td); err != nil {
 			b.Fatal(err)
@@ -59,13 +60,13 @@ func BenchmarkChunkedMarshal(b *testing.B) {
 }
 func BenchmarkChunkSpansUnmarshal(b *testing.B) { unmarshal(b, chunkSpans()) }
 
-// What it takes to look at every key, or at every event, and to do nothing: the spans have just been decoded and lie in the caches' outer
-// levels or beyond. No processor that reads all keys or events can be faster.
+// What it takes to look at every key, or at every event, and to do nothing. A batch does not fit into the inner caches. No processor that reads
+// all keys or events can be faster.
 
 func walk(b *testing.B, td ptrace.Traces, look func(ptrace.Span) int, want int) {
 	decode, _ := tracesOf(b, td)
 	seen := 0
-	measure(b, td.SpanCount(), decode, func(td ptrace.Traces) {
+	measure(b, td.SpanCount(), once(decode), func(td ptrace.Traces) {
 		seen = 0
 		spans := spansOf(td)
 		for i := range spans.Len() {
@@ -125,9 +126,17 @@ func stream(b *testing.B, td ptrace.Traces, check func(in, out ptrace.Traces)) {
 	consume(b, p)(decode())
 	check(td, sink.last)
 	out := sink.last.SpanCount()
-	measure(b, td.SpanCount(), decode, consume(b, p))
+	measure(b, td.SpanCount(), inputs(decode, td, sink.last), consume(b, p))
 	require.Equal(b, out, sink.last.SpanCount())
 	require.Equal(b, sink.calls*out, sink.spans)
+}
+
+// inputs is once for a component that let the first batch through as it was.
+func inputs(decode func() ptrace.Traces, in, out ptrace.Traces) func() ptrace.Traces {
+	if assert.ObjectsAreEqual(in, out) {
+		return once(decode)
+	}
+	return decode
 }
 
 func BenchmarkPlainProcessor(b *testing.B) {
@@ -214,7 +223,7 @@ func transform(b *testing.B, td ptrace.Traces, context string, statements []stri
 	}, sink)
 	consume(b, p)(decode())
 	check(td, sink.last)
-	measure(b, td.SpanCount(), decode, consume(b, p))
+	measure(b, td.SpanCount(), inputs(decode, td, sink.last), consume(b, p))
 	require.Equal(b, td.SpanCount(), sink.last.SpanCount())
 }
 

@@ -62,6 +62,7 @@ func (r *recording) of(name, unit string) []float64 { return r.values[name][unit
 // Units as benchfmt tidies them.
 const (
 	unitTime   = "sec/op"
+	unitApart  = "apart-sec/op"
 	unitAllocs = "allocs/op"
 	unitBytes  = "B/op"
 )
@@ -177,12 +178,15 @@ func report(ctx context.Context, path string) error {
 	}
 	var w bytes.Buffer
 	fmt.Fprint(&w, "# Results\n\nWritten by `make bench`; README.md says how this was measured. ns are CPU time per span or per histogram point.\n"+
-		"Ratios are taken round by round; the median is given with the quartiles around it. Raw numbers and what benchstat makes of them are in `results/`.\n")
+		"Ratios are taken round by round; the median is given with the quartiles around it. The last column has what the ratio is with the garbage\n"+
+		"collector kept out of the timed parts. Raw numbers and what benchstat makes of them are in `results/`.\n")
 
 	fmt.Fprint(&w, "\n## Targets\n\n")
-	table := newTable("what", "ratio", "quartiles", "target", "")
+	table := newTable("what", "ratio", "quartiles", "target", "", "no GC")
 	for _, t := range targets {
-		ratioRow(table, benchmarks, t)
+		if cells := ratioCells(benchmarks, t); cells != nil {
+			table.add(cells...)
+		}
 	}
 	countRow(table, benchmarks, "non-streaming span: allocations", "PlainProcessor", unitAllocs, 0)
 	countRow(table, benchmarks, "explicit → explicit: allocations per point", "ExplicitProcessor", unitAllocs, 0)
@@ -193,9 +197,11 @@ func report(ctx context.Context, path string) error {
 	table.write(&w)
 
 	fmt.Fprint(&w, "\n## Further comparisons\n\n")
-	table = newTable("what", "ratio", "quartiles")
+	table = newTable("what", "ratio", "quartiles", "no GC")
 	for _, t := range comparisons {
-		ratioRow(table, benchmarks, t)
+		if cells := ratioCells(benchmarks, t); cells != nil {
+			table.add(slices.Delete(cells, 3, 5)...) // no target
+		}
 	}
 	table.write(&w)
 
@@ -230,23 +236,23 @@ func report(ctx context.Context, path string) error {
 	return nil
 }
 
-func ratioRow(t *table, rec *recording, row target) {
+// ratioCells is nil when one of the two benchmarks was not run.
+func ratioCells(rec *recording, row target) []string {
 	r := summarize(ratios(rec.of(row.over, unitTime), rec.of(row.under, unitTime)))
 	if math.IsNaN(r.median) {
-		return
+		return nil
 	}
-	t.add(row.what, number(r.median), number(r.low)+" – "+number(r.high), row.bound(), row.met(r.median))
+	apart := summarize(ratios(rec.of(row.over, unitApart), rec.of(row.under, unitApart)))
+	return []string{row.what, number(r.median), number(r.low) + " – " + number(r.high), row.bound(), row.met(r.median), number(apart.median)}
 }
 
 func countRow(t *table, rec *recording, what, name, unit string, limit float64) {
 	if v := rec.of(name, unit); len(v) > 0 {
 		s := summarize(v)
-		row := target{limit: limit}
 		met := "met"
 		if s.median > limit {
 			met = "**not met**"
 		}
-		_ = row
 		t.add(what, number(s.median), number(s.low)+" – "+number(s.high), "≤ "+number(limit), met)
 	}
 }
@@ -334,14 +340,14 @@ func growthTable(w io.Writer, rec *recording) {
 }
 
 func allTable(w io.Writer, rec *recording) {
-	t := newTable("benchmark", "ns", "quartiles", "allocations", "bytes", "rounds")
+	t := newTable("benchmark", "ns", "quartiles", "ns, no GC", "allocations", "bytes", "rounds")
 	for _, name := range rec.names {
 		v := rec.of(name, unitTime)
 		if strings.HasPrefix(name, "OpenStreamBytes") {
 			continue
 		}
 		s := summarize(v)
-		t.add(name, number(s.median*1e9), number(s.low*1e9)+" – "+number(s.high*1e9),
+		t.add(name, number(s.median*1e9), number(s.low*1e9)+" – "+number(s.high*1e9), number(summarize(rec.of(name, unitApart)).median*1e9),
 			number(summarize(rec.of(name, unitAllocs)).median), number(summarize(rec.of(name, unitBytes)).median), strconv.Itoa(len(v)))
 	}
 	t.write(w)
