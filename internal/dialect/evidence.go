@@ -226,8 +226,7 @@ func (r *Reader) readAttributes(ev *Evidence, span ptrace.Span) {
 // chunks as events too is not counted twice: the richer record of the two counts.
 func (r *Reader) WithChunks(span ptrace.Span, ev *Evidence, known bool, c *Chunks) {
 	if !known {
-		*ev = Evidence{}
-		r.readAttributes(ev, span)
+		r.readAttributes(ev, span) // if Read did so already, the second time changes nothing
 		r.begin(ev, span)
 	}
 	if c.Seen >= ev.Chunks.Seen {
