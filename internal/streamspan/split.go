@@ -60,15 +60,10 @@ type Splitter struct {
 	opts Options
 	// copySet holds the keys to copy under their sketch, see Reader.
 	copySet [256][]string
-	copied  []copiedAttr
-	order   []chunkEvent
-	stalls  []stall
-}
-
-// copiedAttr is an attribute that a stream span gets too.
-type copiedAttr struct {
-	key   string
-	value pcommon.Value
+	// copied holds the positions of the attributes to copy.
+	copied []int
+	order  []chunkEvent
+	stalls []stall
 }
 
 // NewSplitter returns a Splitter.
@@ -156,7 +151,7 @@ func (s *Splitter) nest(f *Found, rec *Record) {
 	r.SetEndTimestamp(pcommon.Timestamp(f.Decision.First))
 	s.collect(f.Span.Attributes())
 	r.Attributes().EnsureCapacity(len(s.copied) + rec.attributes())
-	s.putCopied(r.Attributes())
+	s.putCopied(f.Span.Attributes(), r.Attributes())
 	rec.putCommon(r.Attributes(), PhaseRequest)
 
 	attrs := f.Span.Attributes()
@@ -186,24 +181,34 @@ func (s *Splitter) streamSpan(t ptrace.Span, f *Found, rec *Record) {
 	attrs.EnsureCapacity(rec.attributes() + len(s.copied) + 1) // error.type may follow
 	rec.putCommon(attrs, PhaseStream)
 	rec.putCadence(attrs, PhaseStream)
-	s.putCopied(attrs)
+	s.putCopied(src.Attributes(), attrs)
 }
 
-// collect notes the attributes of a span that are copied. The values are the span's own until putCopied.
+// collect notes where the attributes stand that are copied: to note what they are would cost write barriers.
 func (s *Splitter) collect(from pcommon.Map) {
-	for key, v := range from.All() {
+	s.copied = s.copied[:0]
+	at := 0
+	for key := range from.All() {
 		if slices.Contains(s.copySet[sketch(key)], key) {
-			s.copied = append(s.copied, copiedAttr{key, v})
+			s.copied = append(s.copied, at)
 		}
+		at++
 	}
 }
 
-func (s *Splitter) putCopied(to pcommon.Map) {
-	for _, c := range s.copied {
-		c.value.CopyTo(to.PutEmpty(c.key))
+// putCopied copies the attributes that collect has noted.
+func (s *Splitter) putCopied(from, to pcommon.Map) {
+	next, at := s.copied, 0
+	for key, v := range from.All() {
+		if len(next) == 0 {
+			return
+		}
+		if at == next[0] {
+			v.CopyTo(to.PutEmpty(key))
+			next = next[1:]
+		}
+		at++
 	}
-	clear(s.copied) // let go of the span
-	s.copied = s.copied[:0]
 }
 
 // The flags of a span: the low byte is the W3C trace flags, the two above say whether the parent is remote and whether that is known.
