@@ -5,7 +5,9 @@ package streamprocessor
 
 import (
 	"context"
+	"slices"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelcol-stream/otelcol-stream/internal/dialect"
@@ -19,13 +21,20 @@ type transaction struct {
 
 	scopes []scopeGroup
 	// refs are the chunk spans of the batch, in its order.
-	refs   []chunkRef
-	groups map[fold.Key]*chunkGroup
-	// order has the groups in the order in which they turned up, so that the outcome does not hang on a map's.
+	refs []chunkRef
+	// order has the groups in the order in which they turned up. Those behind its length are of earlier batches, to be used again.
 	order []*chunkGroup
-	// byID finds the chunk spans by their own ids.
-	byID  map[fold.Key]int
-	joins joins
+	// groups finds them by key, byID the chunk spans by their own ids.
+	groups, byID hashIndex
+	// nested is the number of groups that are left alone.
+	nested int
+	// indexed says that byID is complete.
+	indexed bool
+	// chunks are the chunks of the groups, side by side.
+	chunks []fold.Chunk
+	// entries are the groups that the store is asked for, and later those that it gets.
+	entries fold.Entries
+	joins   joins
 	// held says that the spans of holds have left the batch.
 	held bool
 	// marks are parents that leave before any of their chunk spans came.
@@ -42,10 +51,13 @@ type scopeGroup struct {
 }
 
 type chunkRef struct {
-	span  ptrace.Span
-	group *chunkGroup
-	index int // in the batch of the group
-	scope int
+	span    ptrace.Span
+	group   *chunkGroup
+	instant int64
+	id      pcommon.SpanID
+	own     uint64 // hash of the key that spans below it have
+	index   int32  // in the batch of the group
+	scope   int32
 }
 
 // fate is what becomes of the chunk spans of one stream that are in a batch.
@@ -58,11 +70,13 @@ const (
 )
 
 type chunkGroup struct {
-	key   fold.Key
-	batch fold.Batch
+	fold.Entry
+	size  int // chunk spans
 	scope int // of the first
 	fate  fate
 	join  *join
+	// nested says that the group lies below a chunk span.
+	nested bool
 	// whole says that the chunk spans themselves must be kept.
 	whole bool
 	// left says that they are no longer in the batch.
@@ -79,7 +93,7 @@ type hold struct {
 const maxPooledRefs = 1 << 16
 
 func newTransaction(f *foldingProcessor) *transaction {
-	return &transaction{f: f, groups: map[fold.Key]*chunkGroup{}, byID: map[fold.Key]int{}}
+	return &transaction{f: f}
 }
 
 // reset releases what the transaction shares and forgets everything. What rollback or commit moved on is out of it by then.
@@ -95,12 +109,14 @@ func (tx *transaction) reset() {
 	}
 	clear(tx.scopes)
 	clear(tx.refs)
-	clear(tx.order)
+	clear(tx.chunks)
 	clear(tx.holds)
-	clear(tx.groups)
-	clear(tx.byID)
+	for _, g := range tx.order {
+		*g = chunkGroup{}
+	}
+	tx.entries.Reset()
 	tx.joins.reset()
-	tx.held = false
+	tx.held, tx.indexed, tx.nested = false, false, 0
 	tx.scopes, tx.refs, tx.order, tx.holds, tx.marks = tx.scopes[:0], tx.refs[:0], tx.order[:0], tx.holds[:0], tx.marks[:0]
 	tx.counts = chunkCounts{}
 }
@@ -110,7 +126,7 @@ func (tx *transaction) reset() {
 func (tx *transaction) process(ctx context.Context, td ptrace.Traces) (emptied bool) {
 	tx.now = tx.f.clock()
 	before := tx.scan(td)
-	tx.leaveNested()
+	tx.sortChunks()
 	tx.findParents(td)
 	tx.decide()
 	tx.remove(td)
@@ -126,7 +142,8 @@ func (tx *transaction) process(ctx context.Context, td ptrace.Traces) (emptied b
 	tx.remove(td)
 	for i := range found {
 		// A chunk span that carries evidence of its own has left with the others.
-		if ref, ok := tx.byID[keyOf(found[i].Span)]; !ok || tx.refs[ref].span != found[i].Span || !tx.refs[ref].group.left {
+		key := keyOf(found[i].Span)
+		if ref := tx.refOf(&key); ref == nil || ref.span != found[i].Span || !ref.group.left {
 			w.apply(&found[i])
 		}
 	}
@@ -156,37 +173,106 @@ func (tx *transaction) scan(td ptrace.Traces) (spans int) {
 					tx.f.writers.learn(name, c)
 				}
 				key := fold.Key{Trace: span.TraceID(), Parent: span.ParentSpanID()}
-				if last == nil || last.key != key {
-					last = tx.group(key, at, span, &c)
+				if len(tx.refs) == 0 {
+					n := td.SpanCount()
+					tx.groups.start(n)
 				}
-				tx.byID[keyOf(span)] = len(tx.refs)
-				tx.refs = append(tx.refs, chunkRef{span: span, group: last, index: len(last.batch.Chunks), scope: at})
-				last.batch.Totals.Add(&c)
-				last.batch.Chunks = append(last.batch.Chunks, fold.Chunk{ChunkSpan: c, ID: span.SpanID()})
+				if last == nil || last.Key != key {
+					last = tx.group(&key, at, span, &c)
+				}
+				own := keyOf(span)
+				tx.refs = append(tx.refs, chunkRef{
+					span: span, group: last, instant: c.Instant, id: own.Parent, own: tx.f.store.Hash(&own),
+					index: int32(last.size), scope: int32(at),
+				})
+				last.size++
+				last.Batch.Totals.Add(&c)
 			}
 		}
 	}
 	return spans
 }
 
-// leaveNested leaves chunk spans below chunk spans where they are: what they tell has been told.
-func (tx *transaction) leaveNested() {
+// refOf returns the chunk span with these ids, the last of several; nil when there is none. Most batches never ask.
+func (tx *transaction) refOf(key *fold.Key) *chunkRef {
+	if len(tx.refs) == 0 {
+		return nil
+	}
+	if !tx.indexed {
+		tx.indexed = true
+		tx.byID.start(len(tx.refs))
+		for i := range tx.refs {
+			own := keyOf(tx.refs[i].span)
+			slot, _ := tx.findRef(tx.refs[i].own, &own)
+			slot.set(tx.refs[i].own, i)
+		}
+	}
+	if slot, ok := tx.findRef(tx.f.store.Hash(key), key); ok {
+		return &tx.refs[slot.position()]
+	}
+	return nil
+}
+
+func (tx *transaction) findRef(hash uint64, key *fold.Key) (*hashSlot, bool) {
+	return tx.byID.find(hash, func(at int) bool { return keyOf(tx.refs[at].span) == *key })
+}
+
+// sortChunks gives each group its chunks. Chunk spans below chunk spans are left where they are: what they tell has been told.
+func (tx *transaction) sortChunks() {
+	tx.chunks = slices.Grow(tx.chunks[:0], len(tx.refs))[:len(tx.refs)]
+	at := 0
 	for _, g := range tx.order {
-		if _, nested := tx.byID[g.key]; nested {
-			delete(tx.groups, g.key)
+		g.Batch.Chunks = tx.chunks[at : at+g.size : at+g.size]
+		at += g.size
+	}
+	for i := range tx.refs {
+		ref := &tx.refs[i]
+		ref.group.Batch.Chunks[ref.index] = fold.Chunk{Instant: ref.instant, ID: ref.id}
+		slot, ok := tx.groups.find(ref.own, func(at int) bool { return tx.order[at].Key == keyOf(ref.span) })
+		if ok && !tx.order[slot.position()].nested {
+			tx.order[slot.position()].nested = true
+			tx.nested++
 		}
 	}
 }
 
-func (tx *transaction) group(key fold.Key, scope int, span ptrace.Span, c *dialect.ChunkSpan) *chunkGroup {
-	g := tx.groups[key]
-	if g == nil {
-		g = &chunkGroup{key: key, scope: scope, batch: fold.Batch{
-			Name: c.ParentName(span.Name()), TraceState: span.TraceState().AsRaw(), Flags: span.Flags(),
-		}}
-		tx.groups[key] = g
-		tx.order = append(tx.order, g)
+// groupOf returns the group of a key that is not nested; nil when there is none.
+func (tx *transaction) groupOf(key *fold.Key) *chunkGroup {
+	if len(tx.order) == tx.nested {
+		return nil
 	}
+	slot, ok := tx.groups.find(tx.f.store.Hash(key), func(at int) bool { return tx.order[at].Key == *key })
+	if !ok || tx.order[slot.position()].nested {
+		return nil
+	}
+	return tx.order[slot.position()]
+}
+
+// group returns the group of a key, a new one when there is none.
+func (tx *transaction) group(key *fold.Key, scope int, span ptrace.Span, c *dialect.ChunkSpan) *chunkGroup {
+	hash := tx.f.store.Hash(key)
+	slot, ok := tx.groups.find(hash, func(at int) bool { return tx.order[at].Key == *key })
+	if ok {
+		return tx.order[slot.position()]
+	}
+	slot.set(hash, len(tx.order))
+	g := tx.nextGroup()
+	g.Key, g.Hash, g.scope = *key, hash, scope
+	g.Batch.Name, g.Batch.TraceState, g.Batch.Flags = c.ParentName(span.Name()), span.TraceState().AsRaw(), span.Flags()
+	return g
+}
+
+// nextGroup appends an empty group to the order, one of an earlier batch if there is one.
+func (tx *transaction) nextGroup() *chunkGroup {
+	if n := len(tx.order); n < cap(tx.order) {
+		tx.order = tx.order[:n+1]
+		if g := tx.order[n]; g != nil {
+			return g
+		}
+		tx.order = tx.order[:n]
+	}
+	g := &chunkGroup{}
+	tx.order = append(tx.order, g)
 	return g
 }
 
@@ -198,7 +284,7 @@ func (tx *transaction) findParents(td ptrace.Traces) {
 		for _, ss := range rs.ScopeSpans().All() {
 			at++
 			w := tx.scopes[at].writer
-			if len(tx.groups) == 0 && store.Open() == 0 && !w.ok {
+			if len(tx.order) == tx.nested && store.Open() == 0 && !w.ok {
 				continue
 			}
 			for _, span := range ss.Spans().All() {
@@ -207,11 +293,8 @@ func (tx *transaction) findParents(td ptrace.Traces) {
 					continue
 				}
 				key := keyOf(span)
-				g := tx.groups[key]
-				open := false
-				if store.Open() > 0 {
-					open, _ = store.Has(key)
-				}
+				g := tx.groupOf(&key)
+				open := store.Open() > 0 && store.Has(key)
 				writes := w.parent(span)
 				switch {
 				case g == nil && !open && !writes:
@@ -243,7 +326,7 @@ func (tx *transaction) join(key fold.Key, span ptrace.Span, g *chunkGroup) {
 	store := tx.f.store
 	j := &join{key: key, span: span, stream: store.Take(key, true, tx.now), limits: store.Limits()}
 	if g != nil {
-		j.batch, g.join, g.fate = &g.batch, j, fateJoin
+		j.batch, g.join, g.fate = &g.Batch, j, fateJoin
 		j.duplicate = j.stream != nil && j.stream.Knows(j.batch)
 	}
 	tx.joins.add(j)
@@ -253,28 +336,34 @@ func (tx *transaction) join(key fold.Key, span ptrace.Span, g *chunkGroup) {
 func (tx *transaction) decide() {
 	store := tx.f.store
 	for _, h := range tx.holds {
-		if g := tx.groups[h.key]; g != nil {
+		if g := tx.groupOf(&h.key); g != nil {
 			g.fate = fateStore
 		}
 	}
 	for _, g := range tx.order {
-		if tx.groups[g.key] != g || g.fate == fateJoin {
+		if !g.nested && g.fate != fateJoin {
+			tx.entries.Add(&g.Entry)
+		}
+	}
+	store.Ask(&tx.entries, tx.now)
+	for _, g := range tx.order {
+		if g.nested || g.fate == fateJoin {
 			continue
 		}
-		n := int64(len(g.batch.Chunks))
-		if g.fate != fateStore && store.Gone(g.key, tx.now) {
+		n := int64(g.size)
+		if g.fate != fateStore && g.Gone {
 			tx.counts.spans[spanLate] += n
 			continue
 		}
-		_, known := store.Has(g.key)
-		g.whole = !known && !g.batch.Totals.Stream(int64(store.Limits().MinSpread))
+		g.whole = !g.Known && !g.Batch.Totals.Stream(int64(store.Limits().MinSpread))
 		if g.whole && n > fold.MaxKept {
 			tx.counts.spans[spanNoStream] += n
 			g.fate = fateStay
 			continue
 		}
 		g.fate = fateStore
-		g.batch.Origin = tx.origin(g.scope)
+		g.Wanted = true
+		g.Batch.Origin = tx.origin(g.scope)
 	}
 }
 
@@ -292,7 +381,7 @@ func (tx *transaction) settleGroups() {
 		if g.fate != fateJoin {
 			continue
 		}
-		n := int64(len(g.batch.Chunks))
+		n := int64(g.size)
 		switch {
 		case !g.join.streams:
 			tx.counts.spans[spanNoStream] += n
@@ -363,8 +452,8 @@ func (tx *transaction) remove(td ptrace.Traces) {
 // take moves a chunk span out of the batch, as far as it is needed.
 func (tx *transaction) take(ref *chunkRef) {
 	if g := ref.group; g.fate == fateStore && g.whole {
-		c := &g.batch.Chunks[ref.index]
-		c.Span, c.Origin = moved(ref.span), tx.origin(ref.scope)
+		c := &g.Batch.Chunks[ref.index]
+		c.Span, c.Origin = moved(ref.span), tx.origin(int(ref.scope))
 	}
 }
 
@@ -382,10 +471,9 @@ func moved(span ptrace.Span) ptrace.Span {
 
 // moveUp gives a span below a chunk span that leaves a parent that will be there: the span above.
 func (tx *transaction) moveUp(span ptrace.Span) {
-	if ref, ok := tx.byID[fold.Key{Trace: span.TraceID(), Parent: span.ParentSpanID()}]; ok {
-		if g := tx.refs[ref].group; g.leaving() {
-			span.SetParentSpanID(g.key.Parent)
-		}
+	above := fold.Key{Trace: span.TraceID(), Parent: span.ParentSpanID()}
+	if ref := tx.refOf(&above); ref != nil && ref.group.leaving() {
+		span.SetParentSpanID(ref.group.Key.Parent)
 	}
 }
 
@@ -397,16 +485,13 @@ func (tx *transaction) commit() (spilled []*fold.Stream) {
 			j.stream.Release()
 		}
 	}
+	store.AddAll(&tx.entries, now)
 	for _, g := range tx.order {
-		if g.fate != fateStore {
-			continue
+		if g.Duplicate {
+			tx.counts.spans[spanDuplicate] += int64(g.size)
 		}
-		duplicate, st := store.Add(g.key, &g.batch, now)
-		if duplicate {
-			tx.counts.spans[spanDuplicate] += int64(len(g.batch.Chunks))
-		}
-		if st != nil {
-			spilled = append(spilled, st)
+		if g.Spilled != nil {
+			spilled = append(spilled, g.Spilled)
 		}
 	}
 	for i := range tx.holds {

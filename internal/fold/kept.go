@@ -6,6 +6,7 @@ package fold
 import (
 	"encoding/binary"
 	"iter"
+	"unsafe"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -25,6 +26,35 @@ const (
 	spanOverhead = 512 // a span in memory beyond its length on the wire: pointers, headers, what the allocator rounds up
 	spanIDLen    = len(pcommon.SpanID{})
 )
+
+// wholes are all whole chunk spans that are kept of a stream, until it shows that it is one.
+type wholes struct {
+	kinds []keptSpans
+	size  int64
+	n     int
+}
+
+// alikeTries is the number of latest kinds of kept spans that a new one is compared with.
+const alikeTries = 4
+
+func (w *wholes) add(origin *Origin, span ptrace.Span) {
+	w.n++
+	for i := len(w.kinds) - 1; i >= 0 && i >= len(w.kinds)-alikeTries; i-- {
+		k := &w.kinds[i]
+		before := k.bytes()
+		if k.add(origin, span) {
+			w.size += k.bytes() - before
+			return
+		}
+	}
+	w.kinds = append(w.kinds, newKept(origin, span))
+	w.size += w.kinds[len(w.kinds)-1].bytes() + int64(unsafe.Sizeof(keptSpans{}))
+}
+
+// join takes over those of o.
+func (w *wholes) join(o *wholes) {
+	w.kinds, w.size, w.n = append(w.kinds, o.kinds...), w.size+o.size, w.n+o.n
+}
 
 func newKept(origin *Origin, span ptrace.Span) keptSpans {
 	return keptSpans{origin: origin.keep(), like: span, size: spanSize(span), n: 1}

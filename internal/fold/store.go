@@ -4,8 +4,10 @@
 package fold
 
 import (
-	"hash/maphash"
+	"encoding/binary"
 	"math"
+	"math/bits"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +42,7 @@ const shards = 64
 // Store holds the open streams. It is safe for concurrent use.
 type Store struct {
 	limits  Limits
-	seed    maphash.Seed
+	seed    [4]uint64
 	origins origins
 	streams atomic.Int64
 	bytes   atomic.Int64 // of the streams
@@ -50,11 +52,11 @@ type Store struct {
 
 type shard struct {
 	mu   sync.Mutex
-	open map[Key]*Stream
-	idle list // streams without a parent, longest idle first
+	open openTable
+	idle idle // streams without a parent
 	held list // streams with one, first due first
 	gone recent
-	// oldest is when the longest untouched stream was touched, to choose a shard by without its lock.
+	// oldest is no later than when the longest untouched stream was touched, to choose a shard by without its lock.
 	oldest atomic.Int64
 	_      [64]byte // shards that two cores work on shall not share a cache line
 }
@@ -84,15 +86,18 @@ func (s *Stream) unlink() {
 	} else {
 		l.last = s.prev
 	}
-	s.list, s.prev, s.next = nil, nil, nil
+	s.list, s.prev, s.next, s.marked = nil, nil, nil, false
 }
 
 // NewStore returns an empty Store.
 func NewStore(limits Limits) *Store {
-	s := &Store{limits: limits, seed: maphash.MakeSeed(), origins: origins{byProto: map[string]*Origin{}}}
+	s := &Store{limits: limits, origins: origins{byProto: map[string]*Origin{}}}
+	for i := range s.seed {
+		s.seed[i] = rand.Uint64()
+	}
 	for i := range s.shards {
 		sh := &s.shards[i]
-		sh.open = map[Key]*Stream{}
+		sh.open = newOpenTable(minSlots)
 		// The whole store remembers about as many parents as it may have streams.
 		sh.gone = recent{period: int64(limits.Wait), limit: max(64, limits.MaxStreams/shards)}
 		sh.oldest.Store(math.MaxInt64)
@@ -108,10 +113,18 @@ func (s *Store) Origin(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) *Origin {
 	return s.origins.of(rs, ss)
 }
 
-// lock returns the shard of a key, locked, and what the shard remembers the key by: a hash of 64 bits with a seed of the process, in
-// which two keys meet once in ages and not at the will of a sender.
-func (s *Store) lock(k Key) (*shard, uint64) {
-	h := maphash.Comparable(s.seed, k)
+// Hash returns what the store finds a key by, and what it remembers one by that has gone: 64 bits that hang on a seed of the process, so
+// that two keys meet once in ages and not at the will of a sender. It is wyhash's step, which Go's maps use on machines without AES
+// instructions, with every word of the seed a secret; for keys of this length it takes a fourth of the time of hash/maphash.
+func (s *Store) Hash(k *Key) uint64 {
+	hi, lo := bits.Mul64(binary.LittleEndian.Uint64(k.Trace[:])^s.seed[0], binary.LittleEndian.Uint64(k.Trace[8:])^s.seed[1])
+	hi, lo = bits.Mul64(hi^lo^s.seed[2], binary.LittleEndian.Uint64(k.Parent[:])^s.seed[3])
+	return hi ^ lo
+}
+
+// lock returns the shard of a key, locked, and the hash of the key.
+func (s *Store) lock(k *Key) (*shard, uint64) {
+	h := s.Hash(k)
 	sh := &s.shards[h%shards]
 	sh.mu.Lock()
 	return sh, h
@@ -137,17 +150,16 @@ func (s *Store) Full() bool {
 	return s.streams.Load() > int64(s.limits.MaxStreams) || s.kept.Load() > s.limits.keptBudget()
 }
 
-// Has reports whether a stream is open, and whether its chunk spans, those that came, show that it is a stream.
-func (s *Store) Has(k Key) (open, known bool) {
-	sh, _ := s.lock(k)
+// Has reports whether a stream is open.
+func (s *Store) Has(k Key) bool {
+	sh, h := s.lock(&k)
 	defer sh.mu.Unlock()
-	st := sh.open[k]
-	return st != nil, st != nil && st.folded
+	return sh.open.get(h, &k) != nil
 }
 
 // Gone reports whether the parent of a stream has been there and left.
 func (s *Store) Gone(k Key, now int64) bool {
-	sh, h := s.lock(k)
+	sh, h := s.lock(&k)
 	defer sh.mu.Unlock()
 	return sh.gone.has(h, now)
 }
@@ -155,11 +167,11 @@ func (s *Store) Gone(k Key, now int64) bool {
 // Take removes a stream for its parent, which leaves now: nil when none is open. The parent is remembered as gone when a stream was open
 // or mark is set.
 func (s *Store) Take(k Key, mark bool, now int64) *Stream {
-	sh, h := s.lock(k)
+	sh, h := s.lock(&k)
 	defer sh.mu.Unlock()
-	st := sh.open[k]
+	st := sh.open.get(h, &k)
 	if st != nil {
-		s.remove(sh, st)
+		s.remove(sh, h, st)
 	}
 	if st != nil || mark {
 		sh.gone.add(h, now)
@@ -173,7 +185,7 @@ func (s *Store) Untake(k Key, st *Stream) {
 		s.Return(st)
 		return
 	}
-	sh, h := s.lock(k)
+	sh, h := s.lock(&k)
 	defer sh.mu.Unlock()
 	sh.gone.remove(h)
 }
@@ -181,25 +193,24 @@ func (s *Store) Untake(k Key, st *Stream) {
 // Add takes in the chunk spans of one stream in one batch. duplicate means that the same chunk spans came before, and that they are not
 // counted again. spilled is a stream that must go out at once because whole chunk spans take too much memory.
 func (s *Store) Add(k Key, b *Batch, now int64) (duplicate bool, spilled *Stream) {
-	sh, h := s.lock(k)
+	sh, h := s.lock(&k)
 	defer sh.mu.Unlock()
-	st := s.stream(sh, k)
-	if st.Knows(b) {
+	return s.add(sh, h, s.stream(sh, h, &k, now), b, now)
+}
+
+func (s *Store) add(sh *shard, h uint64, st *Stream, b *Batch, now int64) (duplicate bool, spilled *Stream) {
+	fingerprint := b.fingerprint()
+	if len(b.Chunks) > 0 && st.knows(fingerprint) {
 		duplicate = true
-	} else {
-		st.add(b, &s.limits)
+	} else if st.add(b, fingerprint, &s.limits) {
 		s.resize(st)
 	}
-	st.touched = now
-	if st.list != nil && len(st.Parents) == 0 {
-		st.unlink()
-	}
+	st.touched, st.marked = now, true
 	if st.list == nil {
 		sh.idle.push(st)
 	}
-	sh.publish()
-	if !st.folded && (st.keptN > MaxKept || len(st.kept) > 0 && s.kept.Load() > s.limits.keptBudget()) {
-		s.remove(sh, st)
+	if !st.folded && (st.keptN() > MaxKept || st.kept != nil && s.kept.Load() > s.limits.keptBudget()) {
+		s.remove(sh, h, st)
 		sh.gone.add(h, now)
 		return duplicate, st
 	}
@@ -208,9 +219,9 @@ func (s *Store) Add(k Key, b *Batch, now int64) (duplicate bool, spilled *Stream
 
 // Hold takes in a parent, which is held until it is due.
 func (s *Store) Hold(k Key, span ptrace.Span, origin *Origin, now int64) {
-	sh, _ := s.lock(k)
+	sh, h := s.lock(&k)
 	defer sh.mu.Unlock()
-	st := s.stream(sh, k)
+	st := s.stream(sh, h, &k, now)
 	st.Parents = append(st.Parents, Held{Span: span, Origin: origin.keep(), size: spanSize(span)})
 	if len(st.Parents) == 1 {
 		st.touched, st.due = now, now+int64(s.limits.ParentWait)
@@ -220,31 +231,38 @@ func (s *Store) Hold(k Key, span ptrace.Span, origin *Origin, now int64) {
 		sh.held.push(st)
 	}
 	s.resize(st)
-	sh.publish()
 }
 
 // stream returns the open stream of a key, a new one when there is none.
-func (s *Store) stream(sh *shard, k Key) *Stream {
-	st := sh.open[k]
+func (s *Store) stream(sh *shard, h uint64, k *Key, now int64) *Stream {
+	st := sh.open.get(h, k)
 	if st == nil {
-		st = &Stream{Key: k}
-		sh.open[k] = st
+		st = &Stream{Key: *k, touched: now, late: sh.gone.has(h, now)}
+		sh.put(h, st)
 		s.streams.Add(1)
 		s.resize(st)
 	}
 	return st
 }
 
+// put adds a stream that is going to be in one of the lists.
+func (sh *shard) put(h uint64, st *Stream) {
+	sh.open.put(h, st)
+	if st.touched < sh.oldest.Load() {
+		sh.oldest.Store(st.touched)
+	}
+}
+
 // resize brings the sums up to date.
 func (s *Store) resize(st *Stream) {
-	size, kept := st.bytes(), st.keptSize
+	size, kept := st.bytes(), st.keptSize()
 	s.bytes.Add(size - st.size)
 	s.kept.Add(kept - st.countedKept)
 	st.size, st.countedKept = size, kept
 }
 
-func (s *Store) remove(sh *shard, st *Stream) {
-	delete(sh.open, st.Key)
+func (s *Store) remove(sh *shard, h uint64, st *Stream) {
+	sh.open.remove(h, st)
 	if st.list != nil {
 		st.unlink()
 	}
@@ -252,17 +270,6 @@ func (s *Store) remove(sh *shard, st *Stream) {
 	s.bytes.Add(-st.size)
 	s.kept.Add(-st.countedKept)
 	st.size, st.countedKept = 0, 0
-	sh.publish()
-}
-
-func (sh *shard) publish() {
-	oldest := int64(math.MaxInt64)
-	for _, st := range []*Stream{sh.idle.first, sh.held.first} {
-		if st != nil {
-			oldest = min(oldest, st.touched)
-		}
-	}
-	sh.oldest.Store(oldest)
 }
 
 // Due removes and returns up to limit streams that have waited long enough: for their parent, or with it for chunk spans.
@@ -271,10 +278,7 @@ func (s *Store) Due(now int64, limit int) []*Stream {
 		if st := sh.held.first; st != nil && st.due <= now {
 			return st
 		}
-		if st := sh.idle.first; st != nil && now-st.touched >= int64(s.limits.Wait) {
-			return st
-		}
-		return nil
+		return sh.idle.oldest(now - int64(s.limits.Wait))
 	})
 }
 
@@ -284,7 +288,7 @@ func (s *Store) All(now int64, limit int) []*Stream {
 		if sh.held.first != nil {
 			return sh.held.first
 		}
-		return sh.idle.first
+		return sh.idle.any()
 	})
 }
 
@@ -308,58 +312,74 @@ func (s *Store) collect(limit int, now int64, next func(*shard) *Stream) []*Stre
 
 // pop removes a stream that goes out by itself.
 func (s *Store) pop(sh *shard, st *Stream, now int64) {
-	s.remove(sh, st)
+	h := s.Hash(&st.Key)
+	s.remove(sh, h, st)
 	if len(st.Parents) > 0 {
-		sh.gone.add(maphash.Comparable(s.seed, st.Key), now)
+		sh.gone.add(h, now)
 	}
 }
 
 // Oldest removes and returns the stream that has been idle the longest; nil when none is open.
 func (s *Store) Oldest(now int64) *Stream {
 	for {
-		at, oldest := 0, int64(math.MaxInt64)
+		at, bound := 0, int64(math.MaxInt64)
 		for i := range s.shards {
-			if t := s.shards[i].oldest.Load(); t < oldest {
-				at, oldest = i, t
+			if t := s.shards[i].oldest.Load(); t < bound {
+				at, bound = i, t
 			}
 		}
-		if oldest == math.MaxInt64 {
+		if bound == math.MaxInt64 {
 			return nil
 		}
-		sh := &s.shards[at]
-		sh.mu.Lock()
-		st := sh.idle.first
-		if h := sh.held.first; st == nil || h != nil && h.touched < st.touched {
-			st = h
-		}
-		if st != nil {
-			s.pop(sh, st, now)
-		}
-		sh.mu.Unlock()
-		if st != nil {
+		if st := s.oldestOf(&s.shards[at], bound, now); st != nil {
 			return st
 		}
 	}
 }
 
+// oldestOf removes and returns the longest idle stream of a shard if it was touched no later than bound. Otherwise the shard says no more
+// that it had such a stream.
+func (s *Store) oldestOf(sh *shard, bound, now int64) *Stream {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	st := sh.idle.oldest(bound)
+	if h := sh.held.first; h != nil && h.touched <= bound && (st == nil || h.touched < st.touched) {
+		st = h
+	}
+	if st != nil {
+		s.pop(sh, st, now)
+	}
+	sh.publish()
+	return st
+}
+
+// publish raises oldest as far as is known without sorting. That it falls is for put to say.
+func (sh *shard) publish() {
+	oldest := sh.idle.bound()
+	if sh.held.first != nil {
+		oldest = min(oldest, sh.held.first.touched)
+	}
+	sh.oldest.Store(oldest)
+}
+
 // Return puts back a stream that was removed and could not be sent. Chunk spans that came meanwhile join it.
 func (s *Store) Return(st *Stream) {
-	sh, h := s.lock(st.Key)
+	sh, h := s.lock(&st.Key)
 	defer sh.mu.Unlock()
 	sh.gone.remove(h)
-	if other := sh.open[st.Key]; other != nil {
-		s.remove(sh, other)
+	st.late = false
+	if other := sh.open.get(h, &st.Key); other != nil {
+		s.remove(sh, h, other)
 		st.join(other, &s.limits)
 	}
-	sh.open[st.Key] = st
+	sh.put(h, st)
 	s.streams.Add(1)
 	s.resize(st)
 	if len(st.Parents) > 0 {
 		sh.held.insert(st, func(s *Stream) int64 { return s.due })
 	} else {
-		sh.idle.insert(st, func(s *Stream) int64 { return s.touched })
+		sh.idle.insert(st)
 	}
-	sh.publish()
 }
 
 // insert puts a stream where a list in ascending order of by has it.

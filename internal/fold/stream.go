@@ -4,6 +4,7 @@
 package fold
 
 import (
+	"cmp"
 	"slices"
 	"time"
 	"unsafe"
@@ -23,7 +24,7 @@ type Key struct {
 
 // Chunk is one chunk span of a batch.
 type Chunk struct {
-	dialect.ChunkSpan
+	Instant int64
 	// ID is the id of the chunk span.
 	ID pcommon.SpanID
 	// Span is the whole span, Origin where it came from. Both may be left out when Store.Has or the chunks of the batch show that the
@@ -81,34 +82,35 @@ type Held struct {
 	size int64
 }
 
-// Stream is what is kept of one open stream.
+// Stream is what is kept of one open stream. The fields that a chunk span reads and writes when the stream is open and shown to be one
+// come first: with very many streams, each cache line of 64 bytes that is touched is waited for. The struct has a size that the allocator
+// knows, a multiple of 64, so that every Stream begins with a line.
 type Stream struct {
-	Key Key
+	Key      Key
+	touched  int64 // when the last chunk span came
+	list     *list // that it is in
+	folded   bool  // a chunk span was reduced to its instant
+	marked   bool  // it was touched since it was put into the list
+	late     bool  // when it was opened, its parent had gone
+	printAt  uint8
+	Flags    uint32 // see Name
+	prints   [remembered]uint64
+	instants instants
 	// Totals are of all chunk spans seen.
 	Totals dialect.ChunkTotals
+	beyond *cadence.Beyond
+
+	origin      *Origin // of the first chunk span; nil when there is none
+	kept        *wholes
+	size        int64 // what the store counts of it
+	countedKept int64
+	prev, next  *Stream // in list
 	// Name, TraceState and Flags are those that the first chunk span told.
 	Name       string
 	TraceState string
-	Flags      uint32
 	// Parents are the held parents, nearly always one at most: the first is the stream's, the others have its ids.
 	Parents []Held
-
-	origin   *Origin // of the first chunk span; nil when there is none
-	instants instants
-	beyond   *cadence.Beyond
-	kept     []keptSpans
-	keptSize int64
-	keptN    int
-	folded   bool // a chunk span was reduced to its instant
-	prints   [remembered]uint64
-	printAt  uint8
-
-	touched     int64 // when the last chunk span came
-	due         int64 // when the held parent goes out
-	size        int64 // what the store counts of it
-	countedKept int64
-	prev, next  *Stream // in the shard's list
-	list        *list
+	due     int64 // when the held parent goes out
 }
 
 // Origin is where the first chunk span came from; nil without one. It is valid until Release.
@@ -118,12 +120,30 @@ func (s *Stream) Origin() *Origin { return s.origin }
 func (s *Stream) Folded() bool { return s.folded }
 
 // Kept is the number of chunk spans that AppendKept gives back.
-func (s *Stream) Kept() int { return s.keptN }
+func (s *Stream) Kept() int { return s.keptN() }
+
+func (s *Stream) keptN() int {
+	if s.kept == nil {
+		return 0
+	}
+	return s.kept.n
+}
+
+func (s *Stream) keptSize() int64 {
+	if s.kept == nil {
+		return 0
+	}
+	return s.kept.size
+}
 
 // AppendKept appends the chunk spans of a stream that is not Folded, as they came. spans returns where those of an origin belong.
 func (s *Stream) AppendKept(spans func(*Origin) ptrace.SpanSlice) {
-	for i := range s.kept {
-		s.kept[i].appendTo(spans(s.kept[i].origin))
+	if s.kept == nil {
+		return
+	}
+	for i := range s.kept.kinds {
+		k := &s.kept.kinds[i]
+		k.appendTo(spans(k.origin))
 	}
 }
 
@@ -141,10 +161,13 @@ func (s *Stream) Release() {
 }
 
 func (s *Stream) dropKept() {
-	for i := range s.kept {
-		s.kept[i].origin.Release()
+	if s.kept == nil {
+		return
 	}
-	s.kept, s.keptSize, s.keptN = nil, 0, 0
+	for i := range s.kept.kinds {
+		s.kept.kinds[i].origin.Release()
+	}
+	s.kept = nil
 }
 
 // View returns the kept instants of the stream, in any order, and what accounts for those beyond max; with is added when it is not nil.
@@ -186,25 +209,20 @@ func (s *Stream) View(with *Batch, maxChunks int, stall time.Duration) ([]int64,
 
 // sort brings the chunks into the order of time, in which they take the least memory and the chunks beyond a bound are the last ones.
 func (b *Batch) sort() {
-	byTime := func(x, y Chunk) int {
-		switch {
-		case x.Instant < y.Instant:
-			return -1
-		case x.Instant > y.Instant:
-			return 1
-		default:
-			return 0
+	for i := 1; i < len(b.Chunks); i++ {
+		if b.Chunks[i].Instant < b.Chunks[i-1].Instant {
+			slices.SortStableFunc(b.Chunks, func(x, y Chunk) int { return cmp.Compare(x.Instant, y.Instant) })
+			return
 		}
-	}
-	if !slices.IsSortedFunc(b.Chunks, byTime) {
-		slices.SortStableFunc(b.Chunks, byTime)
 	}
 }
 
 // Knows reports whether a batch with the same chunk spans is part of the stream already.
 func (s *Stream) Knows(b *Batch) bool {
-	return len(b.Chunks) > 0 && slices.Contains(s.prints[:], b.fingerprint())
+	return len(b.Chunks) > 0 && s.knows(b.fingerprint())
 }
+
+func (s *Stream) knows(fingerprint uint64) bool { return slices.Contains(s.prints[:], fingerprint) }
 
 func (s *Stream) remember(fingerprint uint64) {
 	s.prints[s.printAt%remembered] = fingerprint
@@ -223,38 +241,41 @@ func (s *Stream) addInstant(at, latest int64, l *Limits) {
 	s.beyond.Add(at, l.StallThreshold)
 }
 
-// add takes in the chunk spans of a batch.
-func (s *Stream) add(b *Batch, l *Limits) {
+// add takes in the chunk spans of a batch. It reports whether the stream holds more or less memory than before.
+func (s *Stream) add(b *Batch, fingerprint uint64, l *Limits) (resized bool) {
 	if s.origin == nil {
 		s.origin = b.Origin.keep()
 		s.Name, s.TraceState, s.Flags = b.Name, b.TraceState, b.Flags
+		resized = true
 	}
 	b.sort()
-	s.remember(b.fingerprint())
+	s.remember(fingerprint)
 	latest := s.Totals.Latest
 	if s.Totals.Seen == 0 {
 		latest = b.Totals.Earliest
 	}
+	coded := cap(s.instants.coded)
 	for i := range b.Chunks {
 		s.addInstant(b.Chunks[i].Instant, latest, l)
 		latest = max(latest, b.Chunks[i].Instant)
 	}
 	s.Totals.Merge(&b.Totals)
 	if s.folded {
-		return
+		return resized || s.beyond != nil || cap(s.instants.coded) != coded
 	}
 	if s.Totals.Stream(int64(l.MinSpread)) {
 		s.fold()
-		return
+		return true
 	}
 	for i := range b.Chunks {
 		if b.Chunks[i].Origin == nil {
 			// Another batch showed that the stream is one, and that stream has gone since.
 			s.fold()
-			return
+			return true
 		}
 		s.keep(b.Chunks[i].Origin, b.Chunks[i].Span)
 	}
+	return true
 }
 
 // fold drops the chunk spans themselves: from here on the stream goes out as a summary.
@@ -263,21 +284,11 @@ func (s *Stream) fold() {
 	s.dropKept()
 }
 
-// alikeTries is the number of latest kinds of kept spans that a new one is compared with.
-const alikeTries = 4
-
 func (s *Stream) keep(origin *Origin, span ptrace.Span) {
-	s.keptN++
-	for i := len(s.kept) - 1; i >= 0 && i >= len(s.kept)-alikeTries; i-- {
-		k := &s.kept[i]
-		before := k.bytes()
-		if k.add(origin, span) {
-			s.keptSize += k.bytes() - before
-			return
-		}
+	if s.kept == nil {
+		s.kept = &wholes{}
 	}
-	s.kept = append(s.kept, newKept(origin, span))
-	s.keptSize += s.kept[len(s.kept)-1].bytes() + int64(unsafe.Sizeof(keptSpans{}))
+	s.kept.add(origin, span)
 }
 
 // join adds a stream of the same key that opened while this one was away. It takes over what the other shares.
@@ -293,7 +304,11 @@ func (s *Stream) join(o *Stream, l *Limits) {
 		s.origin, o.origin = o.origin, nil
 		s.Name, s.TraceState, s.Flags = o.Name, o.TraceState, o.Flags
 	}
-	s.kept, s.keptSize, s.keptN = append(s.kept, o.kept...), s.keptSize+o.keptSize, s.keptN+o.keptN
+	if s.kept == nil {
+		s.kept = o.kept
+	} else if o.kept != nil {
+		s.kept.join(o.kept)
+	}
 	o.kept = nil
 	if s.folded = s.folded || o.folded || s.Totals.Stream(int64(l.MinSpread)); s.folded {
 		s.fold()
@@ -310,8 +325,8 @@ func (s *Stream) join(o *Stream, l *Limits) {
 }
 
 const (
-	// streamOverhead is the entry in the map: a key, a pointer and the share of empty slots.
-	streamOverhead = 64
+	// streamOverhead is the share of a stream in the table, which is between three eighths and three quarters full.
+	streamOverhead = slotSize * 2
 	streamSize     = int64(unsafe.Sizeof(Stream{})) + streamOverhead
 	bucketSize     = int64(unsafe.Sizeof(cadence.Bucket{}))
 )
@@ -325,5 +340,5 @@ func (s *Stream) bytes() int64 {
 	for i := range s.Parents {
 		n += s.Parents[i].size
 	}
-	return n + s.keptSize
+	return n + s.keptSize()
 }
