@@ -108,9 +108,9 @@ func (s *compiledSpan) matches(scope string, span ptrace.Span) bool {
 	if len(s.Scopes) > 0 && !slices.ContainsFunc(s.Scopes, func(prefix string) bool { return strings.HasPrefix(scope, prefix) }) {
 		return false
 	}
-	for key, want := range s.Where {
-		v, ok := span.Attributes().Get(key)
-		if !ok || v.AsString() != want {
+	for _, c := range s.where {
+		v, ok := span.Attributes().Get(c.key)
+		if !ok || v.AsString() != c.want {
 			return false
 		}
 	}

@@ -57,7 +57,12 @@ type compiledEvent struct {
 type compiledSpan struct {
 	SpanRow
 	key string
+	// where is Where as a list: to walk over a map of one takes longer than to look at the attribute.
+	where []condition
 }
+
+// condition is an attribute that a span must have with this value.
+type condition struct{ key, want string }
 
 // filter dismisses strings that are no key of a map by their length, first and last byte, in this order: nearly every attribute of an
 // ordinary span costs two loads, often one and none of the key's text, instead of a hash of the whole key. The last byte is for spans
@@ -241,6 +246,9 @@ func (t *Table) addEvent(key string, row EventRow, rank int) {
 
 func (t *Table) addSpan(key string, row SpanRow) {
 	s := &compiledSpan{SpanRow: row, key: key}
+	for _, attr := range slices.Sorted(maps.Keys(row.Where)) {
+		s.where = append(s.where, condition{attr, row.Where[attr]})
+	}
 	t.chunkSpans = t.chunkSpans || row.Role == RoleChunk
 	if row.Suffix {
 		t.spanSuffixes = append(t.spanSuffixes, s)
