@@ -103,7 +103,7 @@ func (tx *transaction) reset() {
 			o.Release()
 		}
 	}
-	if cap(tx.refs) > maxPooledRefs {
+	if max(cap(tx.refs), len(tx.groups.slots)/2) > maxPooledRefs {
 		*tx = *newTransaction(tx.f)
 		return
 	}

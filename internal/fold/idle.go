@@ -18,8 +18,9 @@ import (
 // more, fresh is sorted and takes its place.
 type idle struct {
 	ripe, fresh list
-	// since is no later than any touched in fresh.
-	since int64
+	// since is no later than any touched in fresh. latest is that of the last one in ripe when fresh became it: what is touched after
+	// that, marked or in fresh, is not touched before it.
+	since, latest int64
 }
 
 // push adds a stream that was touched just now.
@@ -34,7 +35,7 @@ func (q *idle) push(st *Stream) {
 // insert adds a stream that was touched at some time.
 func (q *idle) insert(st *Stream) {
 	q.settle()
-	if q.fresh.first != nil && st.touched > q.since {
+	if st.touched > q.latest {
 		q.push(st)
 		return
 	}
@@ -98,4 +99,5 @@ func (q *idle) turn() {
 		a.st.marked = false
 		q.ripe.push(a.st)
 	}
+	q.latest = q.ripe.last.touched
 }

@@ -5,6 +5,7 @@ package fold
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"time"
 	"unsafe"
@@ -50,17 +51,9 @@ type Batch struct {
 func (b *Batch) fingerprint() uint64 {
 	sum := uint64(0)
 	for i := range b.Chunks {
-		sum += mix(beUint64(b.Chunks[i].ID) ^ mix(uint64(b.Chunks[i].Instant)))
+		sum += mix(binary.BigEndian.Uint64(b.Chunks[i].ID[:]) ^ mix(uint64(b.Chunks[i].Instant)))
 	}
 	return sum
-}
-
-func beUint64(id pcommon.SpanID) uint64 {
-	n := uint64(0)
-	for _, b := range id {
-		n = n<<8 | uint64(b)
-	}
-	return n
 }
 
 // mix is the finaliser of SplitMix64.
