@@ -315,7 +315,7 @@ func loadTable(w io.Writer, rec *recording) {
 // growthTable puts the sizes side by side.
 func growthTable(w io.Writer, rec *recording) {
 	labels := map[string]string{
-		"GrowthPlain": "plain spans in a batch, per span", "GrowthStreaming": "streaming spans in a batch, per span",
+		"GrowthPlain": "plain spans in a batch, per span", "GrowthStreaming": "streaming spans of four attributes in a batch, per span",
 		"GrowthEvents": "chunk events on a span, per event", "GrowthOpenStreams": "open streams, per chunk span",
 	}
 	var rows, sizes []string

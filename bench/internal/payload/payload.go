@@ -24,6 +24,7 @@ const Epoch = pcommon.Timestamp(1_750_000_000_000_000_000)
 const (
 	PlainAttributes = 15
 	GenAIAttributes = 25
+	SmallAttributes = 4
 	// ChunksPerSpan is the number of chunk events of a chunked span.
 	ChunksPerSpan = 100
 	// ChunkEvent is their name.
@@ -37,6 +38,9 @@ func Plain(n int) ptrace.Traces { return spans(n, func(int) fill { return plain 
 
 // GenAI returns n streaming GenAI client spans of 25 attributes, the flag and the time to first chunk among them, without chunks.
 func GenAI(n int) ptrace.Traces { return spans(n, func(int) fill { return genAI }) }
+
+// Small returns n streaming GenAI client spans of four attributes, the flag and the time to first chunk among them, without chunks.
+func Small(n int) ptrace.Traces { return spans(n, func(int) fill { return small }) }
 
 // Chunked returns n GenAI client spans with the given number of chunk events.
 func Chunked(n, events int) ptrace.Traces { return spans(n, func(int) fill { return chunked(events) }) }
@@ -120,6 +124,18 @@ func plain(s ptrace.Span, i int) {
 	m.PutInt("thread.id", int64(i%200))
 	m.PutStr("thread.name", "http-nio-8080-exec-3")
 	m.PutStr("enduser.id", "u-17")
+}
+
+func small(s ptrace.Span, i int) {
+	model := models[i%len(models)]
+	s.SetName("chat " + model)
+	s.SetKind(ptrace.SpanKindClient)
+	m := s.Attributes()
+	m.EnsureCapacity(SmallAttributes)
+	m.PutStr("gen_ai.operation.name", "chat")
+	m.PutStr("gen_ai.request.model", model)
+	m.PutBool("gen_ai.request.stream", true)
+	m.PutDouble("gen_ai.response.time_to_first_chunk", FirstChunk.Seconds())
 }
 
 var models = [...]string{"gpt-4o-mini", "gpt-4o", "o4-mini"}
