@@ -508,6 +508,18 @@ func TestSpansBelowChunkSpansMoveUp(t *testing.T) {
 	}
 }
 
+// TestSpansBelowALoneChunkSpanMoveUp: a chunk span that does not show that it is one of a stream leaves the batch as a whole, and before the
+// span below it is looked at.
+func TestSpansBelowALoneChunkSpanMoveUp(t *testing.T) {
+	s := asgi(200*ms, 400*ms)
+	below := bareSpan("SELECT", 50, 100, ptrace.SpanKindClient, shapeStart, shapeStart+1)
+	h := newHarness(t, folding)
+	h.consume(t, s.batch(s.chunks[0], below))
+	out := h.sink.AllTraces()[0]
+	require.Len(t, spansOf(out), 1)
+	assert.Equal(t, idOf(parentID), byID(t, out, idOf(50).String()).ParentSpanID())
+}
+
 // TestChunksRecordedTwice: events of the parent and chunk spans for the same chunks are one stream's chunks once.
 func TestChunksRecordedTwice(t *testing.T) {
 	for _, events := range []int{3, 5} {

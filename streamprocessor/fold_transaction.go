@@ -55,10 +55,13 @@ type chunkRef struct {
 	group   *chunkGroup
 	instant int64
 	id      pcommon.SpanID
-	own     uint64 // hash of the key that spans below it have
+	own     uint64 // hash of below
 	index   int32  // in the batch of the group
 	scope   int32
 }
+
+// below is the key of spans below the chunk span. The span itself may have left the batch, and then tells nothing.
+func (r *chunkRef) below() fold.Key { return fold.Key{Trace: r.group.Key.Trace, Parent: r.id} }
 
 // fate is what becomes of the chunk spans of one stream that are in a batch.
 type fate uint8
@@ -174,8 +177,7 @@ func (tx *transaction) scan(td ptrace.Traces) (spans int) {
 				}
 				key := fold.Key{Trace: span.TraceID(), Parent: span.ParentSpanID()}
 				if len(tx.refs) == 0 {
-					n := td.SpanCount()
-					tx.groups.start(n)
+					tx.groups.start(td.SpanCount())
 				}
 				if last == nil || last.Key != key {
 					last = tx.group(&key, at, span, &c)
@@ -202,9 +204,10 @@ func (tx *transaction) refOf(key *fold.Key) *chunkRef {
 		tx.indexed = true
 		tx.byID.start(len(tx.refs))
 		for i := range tx.refs {
-			own := keyOf(tx.refs[i].span)
-			slot, _ := tx.findRef(tx.refs[i].own, &own)
-			slot.set(tx.refs[i].own, i)
+			ref := &tx.refs[i]
+			key := ref.below()
+			slot, _ := tx.findRef(ref.own, &key)
+			slot.set(ref.own, i)
 		}
 	}
 	if slot, ok := tx.findRef(tx.f.store.Hash(key), key); ok {
@@ -214,7 +217,7 @@ func (tx *transaction) refOf(key *fold.Key) *chunkRef {
 }
 
 func (tx *transaction) findRef(hash uint64, key *fold.Key) (*hashSlot, bool) {
-	return tx.byID.find(hash, func(at int) bool { return keyOf(tx.refs[at].span) == *key })
+	return tx.byID.find(hash, func(at int) bool { return tx.refs[at].below() == *key })
 }
 
 // sortChunks gives each group its chunks. Chunk spans below chunk spans are left where they are: what they tell has been told.
@@ -228,7 +231,7 @@ func (tx *transaction) sortChunks() {
 	for i := range tx.refs {
 		ref := &tx.refs[i]
 		ref.group.Batch.Chunks[ref.index] = fold.Chunk{Instant: ref.instant, ID: ref.id}
-		slot, ok := tx.groups.find(ref.own, func(at int) bool { return tx.order[at].Key == keyOf(ref.span) })
+		slot, ok := tx.groups.find(ref.own, func(at int) bool { return tx.order[at].Key == ref.below() })
 		if ok && !tx.order[slot.position()].nested {
 			tx.order[slot.position()].nested = true
 			tx.nested++
