@@ -3,7 +3,10 @@
 
 package streamprocessor
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // hashIndex finds positions in a slice by hashes. It differs from a map in what a batch of a thousand chunk spans to a thousand streams is
 // made of: the hash is given, and a slot takes 8 bytes, so that all of them fit into the nearest cache.
@@ -36,7 +39,7 @@ func (x *hashIndex) find(hash uint64, same func(at int) bool) (*hashSlot, bool) 
 		if s.at == 0 {
 			return s, false
 		}
-		if s.hash == uint32(hash) && same(s.position()) {
+		if uint64(s.hash) == hash&math.MaxUint32 && same(s.position()) {
 			return s, true
 		}
 	}

@@ -162,7 +162,7 @@ func TestEntriesAreAnsweredAndAddedLikeOneByOne(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 10))
 	together, single := NewStore(limits()), NewStore(limits())
 	var entries Entries
-	for now := int64(0); now < 300; now++ {
+	for now := range int64(300) {
 		entries.Reset()
 		var all []*Entry
 		for _, n := range rng.Perm(300)[:rng.IntN(200)] {
