@@ -18,6 +18,7 @@ type Entry struct {
 	Spilled   *Stream
 
 	found *Stream
+	touch uint64 // of no meaning: it makes Stream.touch be done
 	Batch Batch
 }
 
@@ -114,6 +115,11 @@ func (s *Store) AddAll(e *Entries, now int64) {
 		sh := &s.shards[at]
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
+		for _, one := range es {
+			if one.found != nil {
+				one.touch = one.found.touch()
+			}
+		}
 		for _, one := range es {
 			if one.Wanted && one.Known {
 				one.Duplicate, one.Spilled = s.add(sh, one.Hash, s.again(sh, one, now), &one.Batch, now)

@@ -106,6 +106,12 @@ type Stream struct {
 	due     int64 // when the held parent goes out
 }
 
+// touch reads a word of each cache line that add needs, but for the first, which the look-up has read. Done for many streams before the
+// first of them is changed, all these lines are fetched at the same time: with 100,000 open streams a chunk span takes a fifth less.
+func (s *Stream) touch() uint64 {
+	return s.prints[remembered-1] + uint64(s.instants.used) + uint64(s.Totals.Latest) + uint64(s.size)
+}
+
 // Origin is where the first chunk span came from; nil without one. It is valid until Release.
 func (s *Stream) Origin() *Origin { return s.origin }
 
