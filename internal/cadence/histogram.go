@@ -13,9 +13,9 @@ import (
 const (
 	// MaxBuckets is the most populated buckets that a Histogram keeps. One more, and it is downscaled until it fits.
 	MaxBuckets = 128
-	// maxCount bounds what ParseHistogram accepts: a chunk every millisecond for two years. Counts are added up over many streams, so
+	// MaxCount bounds what ParseHistogram accepts: a chunk every millisecond for two years. Counts are added up over many streams, so
 	// that one span with a count near the limit of int64 could otherwise wrap a metric round.
-	maxCount = 1 << 36
+	MaxCount = 1 << 36
 )
 
 // Histogram is a base-2 exponential histogram of gaps with OTLP's bucket indexes: bucket i holds (2^(i/2^scale), 2^((i+1)/2^scale)]
@@ -149,7 +149,7 @@ func (h *Histogram) SetInts(ints []int64) error {
 	if scale < MinScale || scale > MaxScale {
 		return fmt.Errorf("gap histogram has scale %d, outside %d..%d", scale, MinScale, MaxScale)
 	}
-	if zero < 0 || zero > maxCount {
+	if zero < 0 || zero > MaxCount {
 		return fmt.Errorf("gap histogram has zero count %d", zero)
 	}
 	if err := h.setPairs(pairs, int(scale), zero); err != nil {
@@ -162,9 +162,7 @@ func (h *Histogram) SetInts(ints []int64) error {
 
 // setPairs appends the buckets. total is what has been counted before.
 func (h *Histogram) setPairs(pairs []int64, scale int, total int64) error {
-	// The extremes of float64 at MaxScale, shifted as Downscale shifts.
-	least := int64(minExponent*subBuckets-1) >> (MaxScale - scale)
-	most := int64(IndexOf(math.MaxFloat64)) >> (MaxScale - scale)
+	least, most := Indexes(scale)
 	for ; len(pairs) > 0; pairs = pairs[2:] {
 		index, count := pairs[0], pairs[1]
 		switch {
@@ -172,7 +170,7 @@ func (h *Histogram) setPairs(pairs []int64, scale int, total int64) error {
 			return fmt.Errorf("gap histogram has bucket index %d at scale %d", index, scale)
 		case index < least:
 			return errors.New("gap histogram has bucket indexes that do not ascend or are too small")
-		case count <= 0 || count > maxCount-total:
+		case count <= 0 || count > MaxCount-total:
 			return fmt.Errorf("gap histogram has count %d in bucket %d", count, index)
 		}
 		least = index + 1
@@ -180,4 +178,10 @@ func (h *Histogram) setPairs(pairs []int64, scale int, total int64) error {
 		h.Buckets = append(h.Buckets, Bucket{int(index), count})
 	}
 	return nil
+}
+
+// Indexes returns the bucket indexes of the smallest and the greatest float64 at a scale of MinScale to MaxScale.
+func Indexes(scale int) (least, most int64) {
+	// Those at MaxScale, shifted as Downscale shifts.
+	return int64(minExponent*subBuckets-1) >> (MaxScale - scale), int64(IndexOf(math.MaxFloat64)) >> (MaxScale - scale)
 }

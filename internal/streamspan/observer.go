@@ -18,7 +18,10 @@ type Observation struct {
 	Resource pcommon.Resource
 	Scope    pcommon.InstrumentationScope
 	Span     ptrace.Span
-	Record   *Record
+	// Record lacks, of a span that was processed, what is in unread.
+	Record *Record
+	// GapCount is the number of gaps in the record's histogram.
+	GapCount int64
 	// Gaps are the gaps between the chunks in nanoseconds, read from a raw span's own records. They are nil when the span carries only
 	// the histogram of its gaps.
 	Gaps []int64
@@ -38,9 +41,15 @@ type Observer struct {
 	gaps   []int64
 }
 
+// unread are the attributes that no metric is made of.
+var unread = []string{
+	AttrEventsCollapsed, AttrSpansFolded, AttrTail, AttrGapP50, AttrGapP95, AttrGapP99, AttrGapStddev, AttrGapJitter, AttrStallOffset,
+	AttrPeakRate, AttrByteCount, AttrChunkBytes,
+}
+
 // NewObserver returns an Observer that also looks for the wanted attributes. The other parameters are those of NewFinder.
 func NewObserver(table *dialect.Table, minSpread time.Duration, settings cadence.Settings, wanted []string) *Observer {
-	o := &Observer{finder: NewFinder(table, minSpread, settings), reader: NewReader(wanted)}
+	o := &Observer{finder: NewFinder(table, minSpread, settings), reader: NewReader(wanted, unread...)}
 	o.finder.Processed = o.processed
 	return o
 }
@@ -55,7 +64,10 @@ func (o *Observer) Observe(td ptrace.Traces, visit func(*Observation)) {
 		o.reader.Read(f.Span.Attributes(), &o.record) // for what is wanted: a raw span has no record yet
 		o.finder.Record(f, &o.record)
 		o.gaps = cadence.AppendGaps(o.gaps[:0], f.Evidence.Chunks.Instants)
-		o.obs = Observation{Resource: f.Resource, Scope: f.Scope.Scope(), Span: f.Span, Record: &o.record, Gaps: o.gaps, Wanted: o.reader.Wanted()}
+		o.obs = Observation{
+			Resource: f.Resource, Scope: f.Scope.Scope(), Span: f.Span, Record: &o.record, GapCount: o.record.Cadence.Histogram.Count(),
+			Gaps: o.gaps, Wanted: o.reader.Wanted(),
+		}
 		visit(&o.obs)
 	}
 	o.finder.Release()
@@ -81,6 +93,10 @@ func (o *Observer) processed(res pcommon.Resource, scope ptrace.ScopeSpans, span
 	default:
 		return
 	}
-	o.obs = Observation{Resource: res, Scope: scope.Scope(), Span: span, Record: &o.record, Wanted: o.reader.Wanted()}
-	o.visit(&o.obs)
+	// Field by field: a literal is put together elsewhere and copied.
+	obs := &o.obs
+	obs.Resource, obs.Scope, obs.Span = res, scope.Scope(), span
+	obs.Record, obs.GapCount, obs.Gaps = &o.record, o.reader.Gaps(), nil
+	obs.Wanted = o.reader.Wanted()
+	o.visit(obs)
 }
