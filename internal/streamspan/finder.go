@@ -43,6 +43,7 @@ type Finder struct {
 	calc   *cadence.Calculator
 	found  []Found
 	calls  calls
+	phases phases
 
 	// Processed is called for every span that went through this component before, with its phase. May be nil.
 	Processed func(res pcommon.Resource, scope ptrace.ScopeSpans, span ptrace.Span, phase Phase)
@@ -89,11 +90,18 @@ func (f *Finder) look(res pcommon.Resource, ss ptrace.ScopeSpans, span ptrace.Sp
 	if f.Folded != nil {
 		folded = f.Folded(span)
 	}
+	if f.Processed != nil {
+		if phase, ok := f.phases.of(span.Attributes()); ok {
+			f.Processed(res, ss, span, phase)
+			return
+		}
+	}
 	glance := f.reader.Glance(span)
 	switch {
 	case glance == dialect.GlanceAttributes:
 		if phase, ok := dialect.Phase(span); ok {
 			if f.Processed != nil {
+				f.phases.learn(span.Attributes())
 				f.Processed(res, ss, span, Phase(phase))
 			}
 			return
