@@ -46,6 +46,7 @@ type streamConnector struct {
 	temporality pmetric.AggregationTemporality
 	families    []*family
 	wanted      wanted
+	gaps        *gapTable
 	workers     sync.Pool
 	now         func() time.Time
 
@@ -87,6 +88,7 @@ func newConnector(set connector.Settings, cfg *Config, next consumer.Metrics) (*
 		c.temporality = pmetric.AggregationTemporalityDelta
 	}
 	c.families, c.wanted = families(cfg)
+	c.gaps = newGapTable(c.families)
 	c.workers.New = func() any { return newWorker(c, table) }
 	return c, nil
 }
@@ -231,9 +233,10 @@ func (w *worker) visit(o *streamspan.Observation) {
 	if o.Resource != w.resource {
 		w.enter(o.Resource)
 	}
-	s.record, s.gaps = o.Record, o.Gaps
+	s.record, s.gapCount, s.gaps = o.Record, o.GapCount, o.Gaps
 	s.weight = w.weigher.weight(o.Span.TraceState().AsRaw(), o.Span.TraceID())
 	w.refused += s.values.fill(o.Record, openTime(o))
+	s.cells.fill(c.gaps, &o.Record.Cadence.Histogram)
 
 	t := traitsOf(s)
 	e := w.memo.place(&t, o.Wanted)

@@ -591,7 +591,7 @@ func TestExemplarsAreAUniformSample(t *testing.T) {
 		span := ptrace.NewSpan()
 		for i := range 1000 {
 			span.SetTraceID(pcommon.TraceID{1, 14: byte(i >> 8), 15: byte(i)})
-			r.offer(5, span, 0, &values{})
+			r.offer(5, span, time.Unix(0, 0), &values{})
 		}
 		for _, e := range r.kept {
 			switch i := int(e.trace[14])<<8 | int(e.trace[15]); {

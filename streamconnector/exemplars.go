@@ -6,6 +6,7 @@ package streamconnector
 import (
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -32,12 +33,15 @@ type reservoir struct {
 }
 
 // offer considers a stream.
-func (r *reservoir) offer(size int, span ptrace.Span, at pcommon.Timestamp, v *values) {
+func (r *reservoir) offer(size int, span ptrace.Span, now time.Time, v *values) {
 	r.seen++
-	full := len(r.kept) >= size
-	if full && r.seen < r.next {
-		return
+	if len(r.kept) < size || r.seen >= r.next {
+		r.keep(size, span, now, v)
 	}
+}
+
+func (r *reservoir) keep(size int, span ptrace.Span, now time.Time, v *values) {
+	full := len(r.kept) >= size
 	id := span.TraceID()
 	if size == 0 || id.IsEmpty() {
 		return
@@ -48,7 +52,7 @@ func (r *reservoir) offer(size int, span ptrace.Span, at pcommon.Timestamp, v *v
 	} else {
 		r.kept = append(r.kept, exemplar{})
 	}
-	r.kept[slot] = exemplar{id, span.SpanID(), at, *v}
+	r.kept[slot] = exemplar{id, span.SpanID(), pcommon.NewTimestampFromTime(now), *v}
 	if len(r.kept) == size {
 		r.skip(size)
 	}

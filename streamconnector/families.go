@@ -16,9 +16,12 @@ import (
 // stream is one observed stream with everything that the metrics need of it.
 type stream struct {
 	record *streamspan.Record
-	gaps   []int64 // ns; nil when only their histogram is known
-	values values
-	weight uint64
+	// gapCount is the number of gaps in the record's histogram. gaps are the same in ns; nil when only the histogram is known.
+	gapCount int64
+	gaps     []int64
+	cells    gapCells
+	values   values
+	weight   uint64
 	// dialect and operation are the record's, as values; absent if empty.
 	dialect, operation value
 	// span and resource hold the wanted attributes of the span and of its resource, one per slot.
@@ -30,9 +33,17 @@ type family struct {
 	prefix      string
 	dimensions  []dimension
 	instruments []instrument
-	layouts     []*layout // one per instrument; nil for a sum
+	layouts     []*layout  // one per instrument; nil for a sum
+	recorders   []recorder // one per instrument
 	// applies says which streams the family records; nil is all.
 	applies func(*stream) bool
+}
+
+// recorder is what it takes to record a value of an instrument. Those of a family lie together, which an instrument with its text does not.
+type recorder struct {
+	layout        *layout // nil for a sum
+	value         valueID
+	gaps, integer bool
 }
 
 // dimension is one attribute of a family. Its value may be absent, but is not nil; it is read only, and valid until the next stream.
@@ -106,11 +117,10 @@ func families(c *Config) ([]*family, wanted) {
 	}
 	for _, f := range fs {
 		for i := range f.instruments {
-			l := layoutOf(&c.Histogram, f.name(i), f.instruments[i].ladder)
-			if f.instruments[i].gaps {
-				l.indexGaps()
-			}
+			in := &f.instruments[i]
+			l := layoutOf(&c.Histogram, f.name(i), in.ladder)
 			f.layouts = append(f.layouts, l)
+			f.recorders = append(f.recorders, recorder{layout: l, value: in.value, gaps: in.gaps, integer: in.integer})
 		}
 	}
 	return fs, w

@@ -11,7 +11,7 @@ import (
 )
 
 // valueID names a number that one stream gives. A metric is a name, a unit and one of these.
-type valueID int
+type valueID uint8
 
 const (
 	valueTimeToFirstChunk valueID = iota

@@ -23,19 +23,20 @@ type layout struct {
 	// powers of two, or of any constant factor, it ends there or one further: a third of the time of a binary search.
 	first       []int
 	minExponent int
+	// octaves, of a ladder with at most one bound in each [2^e, 2^(e+1)), spares the search. Its index is that of first.
+	octaves []octave
 	// alignedToPowers says that every bound but 0 is a power of two, so that the buckets of a gap histogram are never cut.
 	alignedToPowers bool
-	// byIndex has the explicit bucket of every bucket that a gap histogram has at its finest scale: a stream brings dozens of them, and each
-	// would be a search.
-	byIndex []uint16
+	// ofCell has the explicit bucket of every cell of a gapTable; nil for a layout that takes no gaps.
+	ofCell  []uint16
 	maxSize int
 }
 
-// The buckets of a gap histogram at its finest scale: a gap is 1 ns or more and less than 2^34 s.
-const (
-	leastGapIndex = -30 << cadence.MaxScale
-	gapIndexes    = 64 << cadence.MaxScale
-)
+// octave is what a ladder has from a power of two to the next.
+type octave struct {
+	below int     // bounds below it
+	bound float64 // in it; infinite if there is none
+}
 
 func explicitLayout(bounds []float64) *layout {
 	l := &layout{bounds: bounds, alignedToPowers: true}
@@ -58,22 +59,32 @@ func explicitLayout(bounds []float64) *layout {
 	}
 	// The first entry also serves everything smaller, which begins behind a bound of 0.
 	l.first[0] = len(bounds) - len(positive)
+	if l.minExponent > exponent(0) { // in the octave of 0 a bound of 0 would be below it
+		l.octaves = octaves(bounds, l.first)
+	}
 	return l
+}
+
+// octaves returns nil when there are more bounds in one.
+func octaves(bounds []float64, first []int) (os []octave) {
+	for i, below := range first {
+		o := octave{below, math.Inf(1)}
+		if i+1 < len(first) {
+			switch first[i+1] - below {
+			case 0:
+			case 1:
+				o.bound = bounds[below]
+			default:
+				return nil
+			}
+		}
+		os = append(os, o)
+	}
+	return os
 }
 
 // exponent is that of the power of two at or below a positive v, the least normal one's for those that are not normal.
 func exponent(v float64) int { return int(math.Float64bits(v)>>52) - 1023 }
-
-// indexGaps fills byIndex. It is for layouts that take gap histograms; the others are spared 4 KiB.
-func (l *layout) indexGaps() {
-	if !l.explicit() || len(l.bounds) > math.MaxUint16 {
-		return
-	}
-	l.byIndex = make([]uint16, gapIndexes)
-	for i := range l.byIndex {
-		l.byIndex[i] = uint16(l.bucket(cadence.Midpoint(i+leastGapIndex, cadence.MaxScale)))
-	}
-}
 
 func exponentialLayout(maxSize int) *layout {
 	return &layout{maxSize: maxSize}
@@ -83,6 +94,9 @@ func (l *layout) explicit() bool { return l.bounds != nil }
 
 // bucket returns the index of the explicit bucket (b_(i−1), b_i] that holds v, which is not negative.
 func (l *layout) bucket(v float64) int {
+	if o := l.octave(v); o != nil {
+		return o.bucket(v)
+	}
 	if v == 0 {
 		return 0
 	}
@@ -91,6 +105,24 @@ func (l *layout) bucket(v float64) int {
 		i++
 	}
 	return i
+}
+
+// octave returns the one that holds v, nil if there is none.
+func (l *layout) octave(v float64) *octave {
+	if e := uint(exponent(v) - l.minExponent); e < uint(len(l.octaves)) {
+		return &l.octaves[e]
+	}
+	return nil
+}
+
+func (o *octave) bucket(v float64) int { return o.below + above(v, o.bound) }
+
+// above is 1 if v is above the bound, and else 0. It takes no jump, which the processor could not foresee.
+func above(v, bound float64) (n int) {
+	if v > bound {
+		n = 1
+	}
+	return n
 }
 
 // histogram is the running state of one data point.
@@ -121,41 +153,41 @@ func (h *histogram) reset(l *layout) {
 func (l *layout) record(h *histogram, v float64, weight uint64) {
 	h.widen(v, v)
 	h.count += weight
-	h.sum += v * float64(weight)
-	l.add(h, v, weight)
-}
-
-// widen extends min and max; it comes before the count.
-func (h *histogram) widen(least, most float64) {
-	if h.count == 0 {
-		h.min, h.max = least, most
-		return
-	}
-	h.min, h.max = min(h.min, least), max(h.max, most)
-}
-
-func (l *layout) add(h *histogram, v float64, n uint64) {
-	switch {
+	h.sum += v * float64(int64(weight)) // a weight is small, and a signed number is converted in one step
+	switch o := l.octave(v); {
+	case o != nil: // most values of most ladders, without a call
+		h.counts[o.bucket(v)] += weight
 	case l.explicit():
-		h.counts[l.bucket(v)] += n
+		h.counts[l.bucket(v)] += weight
 	case v == 0:
-		h.zero += n
+		h.zero += weight
 	default:
-		h.addIndexed(cadence.IndexOf(v), cadence.MaxScale, n, l.maxSize)
+		h.addIndexed(cadence.IndexOf(v), cadence.MaxScale, weight, l.maxSize)
 	}
 }
 
-// recordGaps adds all gaps of one stream, weight times. gaps are the same gaps in nanoseconds, or nil.
+// widen extends min and max; it comes before the count. Once there are some values, hardly one is beyond them.
+func (h *histogram) widen(least, most float64) {
+	if h.count == 0 || least < h.min {
+		h.min = least
+	}
+	if h.count == 0 || most > h.max {
+		h.max = most
+	}
+}
+
+// recordGaps adds all gaps of one stream.
 //
 // The buckets of the gap histogram go to where their midpoints belong, which is exact unless a bound cuts them; then the gaps are used
 // where they are known.
-func (l *layout) recordGaps(h *histogram, sum *cadence.Summary, gaps []int64, weight uint64) {
-	gh := &sum.Histogram
-	n := gh.Count()
+func (l *layout) recordGaps(h *histogram, s *stream) {
+	sum := &s.record.Cadence
+	gh, n, weight := &sum.Histogram, s.gapCount, s.weight
+	each := len(s.gaps) > 0 && int64(len(s.gaps)) == n // every gap is known by itself
 	least := 0.0
 	switch {
-	case len(gaps) > 0 && int64(len(gaps)) == n:
-		least = float64(slices.Min(gaps)) / 1e9
+	case each:
+		least = float64(slices.Min(s.gaps)) / 1e9
 	case gh.Zero == 0:
 		h.minUnknown = true
 	}
@@ -167,37 +199,23 @@ func (l *layout) recordGaps(h *histogram, sum *cadence.Summary, gaps []int64, we
 	case !l.explicit():
 		h.zero += uint64(gh.Zero) * weight
 		h.addBuckets(gh, weight, l.maxSize)
-	case !l.alignedToPowers && int64(len(gaps)) == n:
-		for _, gap := range gaps {
+	case !l.alignedToPowers && each:
+		for _, gap := range s.gaps {
 			h.counts[l.bucket(float64(gap)/1e9)] += weight
 		}
+	case s.cells.known:
+		l.addCells(h, gh.Zero, &s.cells, weight)
 	default:
 		l.addBuckets(h, gh, weight)
 	}
 }
 
-// addBuckets adds a gap histogram to the explicit buckets. Several of its buckets in a row fall into the same one: to add them up first
-// spares a store that the next addition would wait for.
+// addBuckets adds a gap histogram to the explicit buckets.
 func (l *layout) addBuckets(h *histogram, gh *cadence.Histogram, weight uint64) {
-	byIndex := l.byIndex
-	if gh.Scale != cadence.MaxScale {
-		byIndex = nil
-	}
-	at, n := 0, uint64(gh.Zero)
+	h.counts[0] += uint64(gh.Zero) * weight
 	for _, b := range gh.Buckets {
-		var to int
-		if i := uint(b.Index - leastGapIndex); i < uint(len(byIndex)) {
-			to = int(byIndex[i])
-		} else {
-			to = l.bucket(cadence.Midpoint(b.Index, gh.Scale))
-		}
-		if to != at {
-			h.counts[at] += n * weight
-			at, n = to, 0
-		}
-		n += uint64(b.Count)
+		h.counts[l.bucket(cadence.Midpoint(b.Index, gh.Scale))] += uint64(b.Count) * weight
 	}
-	h.counts[at] += n * weight
 }
 
 // addBuckets adds a gap histogram to the exponential buckets. The outermost of its buckets make room for those between them.
@@ -211,15 +229,27 @@ func (h *histogram) addBuckets(gh *cadence.Histogram, weight uint64, maxSize int
 		return
 	}
 	h.addIndexed(gh.Buckets[last].Index, gh.Scale, uint64(gh.Buckets[last].Count)*weight, maxSize)
-	shift := gh.Scale - h.scale
+	shift, counts, offset := uint(gh.Scale-h.scale)%64, h.counts, h.offset
 	for _, b := range gh.Buckets[1:last] {
-		h.counts[b.Index>>shift-h.offset] += uint64(b.Count) * weight
+		counts[b.Index>>shift-offset] += uint64(b.Count) * weight
 	}
 }
 
-// addIndexed adds n to an exponential bucket of the given scale, and lowers the scale of the histogram where it is finer or would have
-// more than maxSize buckets.
+// addIndexed adds n to an exponential bucket of the given scale.
 func (h *histogram) addIndexed(index, scale int, n uint64, maxSize int) {
+	// Nearly always there is the bucket already, or another takes its place since the scale was lowered.
+	if shift := uint(scale - h.scale); shift < 64 {
+		if i := uint(index>>shift - h.offset); i < uint(len(h.counts)) {
+			h.counts[i] += n
+			return
+		}
+	}
+	h.extend(index, scale, n, maxSize)
+}
+
+// extend adds n to an exponential bucket of the given scale that may not be there yet, and lowers the scale of the histogram where it is finer or would have
+// more than maxSize buckets.
+func (h *histogram) extend(index, scale int, n uint64, maxSize int) {
 	if len(h.counts) == 0 {
 		h.scale, h.offset = scale, index
 	}

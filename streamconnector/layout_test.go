@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-stream/otelcol-stream/internal/cadence"
+	"github.com/otelcol-stream/otelcol-stream/internal/streamspan"
 )
 
 // ladders are those of the metrics and some that nobody would choose.
 func ladders() [][]float64 {
-	all := [][]float64{{0}, {1}, {0, 1}, {0.3, 0.30001, 0.30002, 1e9}, {1e-300, 1e300}, {5e-324}, {0.015625, 48, 60, 64, 128, 300}}
+	all := [][]float64{{0}, {1}, {0, 1}, {0.3, 0.30001, 0.30002, 1e9}, {1e-300, 1e300}, {5e-324}, {0, 5e-324}, {0, 5e-324, 1}, {0.015625, 48, 60, 64, 128, 300}}
 	for _, ins := range [][]instrument{streamInstruments, genAIInstruments, genAIDurationInstruments} {
 		for _, in := range ins {
 			if in.ladder != nil {
@@ -134,6 +135,22 @@ func TestExponentialHistogram(t *testing.T) {
 	}
 }
 
+// streamOf is a stream of that cadence, whose gaps are recorded in l.
+func streamOf(l *layout, sum *cadence.Summary, gaps []int64, weight uint64) *stream {
+	s := &stream{record: &streamspan.Record{Cadence: *sum}, gapCount: sum.Histogram.Count(), gaps: gaps, weight: weight}
+	s.cells.fill(newGapTable([]*family{gapFamily(l)}), &sum.Histogram)
+	return s
+}
+
+// gapFamily has a histogram of gaps for each of the layouts.
+func gapFamily(ls ...*layout) *family {
+	f := &family{layouts: ls}
+	for range ls {
+		f.instruments = append(f.instruments, instrument{gaps: true})
+	}
+	return f
+}
+
 // Gaps that arrive as a histogram, or raw, or one by one, give the same counts on ladders of powers of two and in exponential
 // histograms; on others a raw stream is exact, and the histogram's is off only where a bound cuts a bucket.
 func TestRecordGaps(t *testing.T) {
@@ -161,8 +178,8 @@ func TestRecordGaps(t *testing.T) {
 			for _, g := range gaps {
 				l.record(want, float64(g)/1e9, weight)
 			}
-			l.recordGaps(raw, &sum, gaps, weight)
-			l.recordGaps(read, &sum, nil, weight)
+			l.recordGaps(raw, streamOf(l, &sum, gaps, weight))
+			l.recordGaps(read, streamOf(l, &sum, nil, weight))
 			for _, h := range []*histogram{raw, read} {
 				assert.Equal(t, want.count, h.count)
 				assert.InEpsilon(t, want.sum, h.sum, 1e-9)
@@ -190,7 +207,7 @@ func TestRecordGaps(t *testing.T) {
 		}
 
 		l, read := exponentialLayout(160), histogram{}
-		l.recordGaps(&read, &sum, gaps, weight)
+		l.recordGaps(&read, streamOf(l, &sum, gaps, weight))
 		var parts cadence.Histogram
 		for _, g := range gaps {
 			parts.Observe(float64(g) / 1e9)

@@ -73,8 +73,13 @@ func (e *remembered) is(w *worker, t *traits, o *streamspan.Observation) bool {
 		len(e.span) != len(o.Wanted) || !slices.Equal(e.fallback, w.fallback) {
 		return false
 	}
-	for i := range e.span {
-		if !e.span[i].equals(o.Wanted[i]) {
+	for i, v := range o.Wanted {
+		x := &e.span[i]
+		if v == (pcommon.Value{}) {
+			if x.kind != absent {
+				return false
+			}
+		} else if !x.equals(v) {
 			return false
 		}
 	}
@@ -132,13 +137,15 @@ func (e *remembered) set(w *worker, t *traits, found []*series) {
 	e.series = append(e.series[:0], found...)
 }
 
-// equals reports whether set would make of v what x is. It may say no of a list or a map, whose text is not put together for it.
+// equals reports whether set would make of v, which is there, what x is. It may say no of a list or a map, whose text is not put together
+// for it.
 func (x *value) equals(v pcommon.Value) bool {
-	if v == (pcommon.Value{}) {
-		return x.kind == absent
-	}
+	// Most are texts, and then numbers; to ask for the type is dearer.
 	if s := v.Str(); s != "" {
 		return x.kind == isString && x.str == s
+	}
+	if n := v.Int(); n != 0 {
+		return x.kind == isInt && x.bits == uint64(n)
 	}
 	switch v.Type() {
 	case pcommon.ValueTypeEmpty:

@@ -4,7 +4,6 @@
 package streamconnector
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -124,7 +123,7 @@ func (st *store) record(found []*series, s *stream, span ptrace.Span, now time.T
 		}
 		x.lastSeen = now
 		x.record(st.families[i], s)
-		x.exemplars.offer(st.maxExemplars, span, pcommon.NewTimestampFromTime(now), &s.values)
+		x.exemplars.offer(st.maxExemplars, span, now, &s.values)
 	}
 }
 
@@ -224,18 +223,18 @@ func (st *store) add(set *seriesSet, f *family, x *series) {
 
 // record adds one stream.
 func (x *series) record(f *family, s *stream) {
-	for i := range f.instruments {
-		in := &f.instruments[i]
-		v := s.values[in.value]
-		switch l := f.layouts[i]; {
-		case math.IsNaN(v):
-		case in.gaps:
-			if g := &s.record.Cadence; s.gapsKnown() {
-				l.recordGaps(&x.histograms[i], g, s.gaps, s.weight)
+	for i := range f.recorders {
+		r := &f.recorders[i]
+		v := s.values[r.value]
+		switch {
+		case v != v: // NaN
+		case r.gaps:
+			if s.gapsKnown() {
+				r.layout.recordGaps(&x.histograms[i], s)
 			}
-		case l != nil:
-			l.record(&x.histograms[i], v, s.weight)
-		case in.integer:
+		case r.layout != nil:
+			r.layout.record(&x.histograms[i], v, s.weight)
+		case r.integer:
 			x.sums[i].integer += uint64(v) * s.weight
 			x.sums[i].set = true
 		default:
@@ -247,8 +246,7 @@ func (x *series) record(f *family, s *stream) {
 
 // gapsKnown says that there is a histogram of gaps with a mean, without which there is no sum.
 func (s *stream) gapsKnown() bool {
-	c := &s.record.Cadence
-	return c.Histogram.Count() > 0 && sensible(c.GapMean)
+	return s.gapCount > 0 && sensible(s.record.Cadence.GapMean)
 }
 
 func sensible(v cadence.Value) bool { return v.OK && v.V >= 0 && v.V <= maxValue }
