@@ -755,7 +755,8 @@ func TestShutdownReportsWhatItCouldNotExport(t *testing.T) {
 
 func TestConcurrentBatches(t *testing.T) {
 	for _, temporality := range []string{"cumulative", "delta"} {
-		h := newHarness(t, func(c *Config) { c.AggregationTemporality = temporality })
+		// Without expiration: an export takes a minute of the harness's time, in which a slow sender may not have been heard of for long.
+		h := newHarness(t, func(c *Config) { c.AggregationTemporality, c.MetricsExpiration = temporality, 0 })
 		const senders, batches = 8, 50
 		done := make(chan error, senders)
 		for range senders {
