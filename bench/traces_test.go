@@ -4,6 +4,9 @@
 package bench
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"testing"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbytraceprocessor"
@@ -167,6 +170,39 @@ func BenchmarkMixProcessor(b *testing.B) {
 		require.Equal(b, batch*5/100, countPhase(out, "stream"))
 	})
 }
+
+// What it takes to send the mix as it comes, and what the processor makes of it: to marshal it and to compress it as the exporter does by default. Both
+// are per span that came in. The difference is what the new spans cost behind the processor, whoever made them.
+
+func export(b *testing.B, td ptrace.Traces) {
+	decode, _ := tracesOf(b, td)
+	m := &ptrace.ProtoMarshaler{}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	measure(b, batch, once(decode), func(td ptrace.Traces) {
+		encoded, err := m.MarshalTraces(td)
+		if err != nil {
+			b.Fatal(err)
+		}
+		out.Reset()
+		z.Reset(&out)
+		if _, err := z.Write(encoded); err != nil {
+			b.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			b.Fatal(err)
+		}
+	})
+	r, err := gzip.NewReader(&out)
+	require.NoError(b, err)
+	encoded, err := io.ReadAll(r)
+	require.NoError(b, err)
+	_, want := tracesOf(b, td)
+	require.Equal(b, want, encoded)
+}
+
+func BenchmarkMixExport(b *testing.B)      { export(b, payload.Mix(batch)) }
+func BenchmarkMixSplitExport(b *testing.B) { export(b, split(b, payload.Mix(batch))) }
 
 // eachPair visits, for every one of n spans that were all split, the span before, its request span and its stream span.
 func eachPair(in, out ptrace.Traces, n int, visit func(before, request, stream ptrace.Span)) {
