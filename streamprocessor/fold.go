@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -172,8 +173,10 @@ func (f *foldingProcessor) dropped(err error, streams int) bool {
 	return true
 }
 
+// putBack puts back streams that are in the order in which they were idle: from the last, so that each comes to stand before all others. With
+// a million open streams, from the first it takes half a millisecond for each instead of a tenth of a microsecond.
 func (f *foldingProcessor) putBack(streams []*fold.Stream) {
-	for _, st := range streams {
+	for _, st := range slices.Backward(streams) {
 		f.store.Return(st)
 	}
 }
