@@ -459,3 +459,53 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 	assert.Zero(t, s.Open())
 	assert.Zero(t, s.bytes.Load())
 }
+
+// TestAParentThatCameMeanwhileIsHeldForItsTime: a stream that could not be sent comes back to one that a parent is held for by now.
+func TestAParentThatCameMeanwhileIsHeldForItsTime(t *testing.T) {
+	s := NewStore(limits())
+	add(t, s, key(1), 0, 1, 0, time.Second)
+	away := s.Due(30*second, 1)
+	require.Len(t, away, 1)
+	td := export(key(1), 1, 0)
+	o := s.Origin(td.ResourceSpans().At(0), td.ResourceSpans().At(0).ScopeSpans().At(0))
+	s.Hold(key(1), ptrace.NewSpan(), o, 31*second)
+	o.Release()
+	s.Return(away[0])
+	assert.Empty(t, s.Due(36*second-1, 10))
+	due := s.Due(36*second, 10)
+	require.Len(t, due, 1)
+	assert.Len(t, due[0].Parents, 1)
+	assert.Equal(t, int64(2), due[0].Totals.Seen)
+	due[0].Release()
+}
+
+// TestBatchesThatCameMeanwhileAreForgottenOldestFirst: of the five batches that came while a stream was away, the first is forgotten then, the
+// second when another comes.
+func TestBatchesThatCameMeanwhileAreForgottenOldestFirst(t *testing.T) {
+	s := NewStore(limits())
+	add(t, s, key(1), 0, 1, 0, time.Second)
+	away := s.Take(key(1), false, 0)
+	for id := 11; id <= 15; id++ {
+		add(t, s, key(1), 0, id, 0)
+	}
+	s.Return(away)
+	assert.False(t, add(t, s, key(1), 0, 16, 0))
+	for id := 13; id <= 16; id++ {
+		assert.True(t, add(t, s, key(1), 0, id, 0), "batch %d", id)
+	}
+	assert.False(t, add(t, s, key(1), 0, 12, 0))
+}
+
+// TestNoBatchHasTheFingerprintOfNone: an id can be chosen so that the sum is what stands for no batch. It is not what came before.
+func TestNoBatchHasTheFingerprintOfNone(t *testing.T) {
+	s := NewStore(limits())
+	b := batch(t, s, export(key(1), 1, 0))
+	const zero = -0x9e3779b97f4a7c15 & math.MaxUint64 // mix(zero) is 0
+	require.Zero(t, mix(zero))
+	binary.BigEndian.PutUint64(b.Chunks[0].ID[:], zero^mix(uint64(b.Chunks[0].Instant)))
+	duplicate, _ := s.Add(key(1), b, 0)
+	assert.False(t, duplicate)
+	duplicate, _ = s.Add(key(1), b, 0)
+	assert.True(t, duplicate)
+	assert.Equal(t, int64(1), s.Take(key(1), false, 0).Totals.Seen)
+}

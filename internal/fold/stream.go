@@ -53,7 +53,7 @@ func (b *Batch) fingerprint() uint64 {
 	for i := range b.Chunks {
 		sum += mix(binary.BigEndian.Uint64(b.Chunks[i].ID[:]) ^ mix(uint64(b.Chunks[i].Instant)))
 	}
-	return sum
+	return max(sum, 1) // 0 stands for no batch
 }
 
 // mix is the finaliser of SplitMix64.
@@ -312,10 +312,13 @@ func (s *Stream) join(o *Stream, l *Limits) {
 	if s.folded = s.folded || o.folded || s.Totals.Stream(int64(l.MinSpread)); s.folded {
 		s.fold()
 	}
+	if len(s.Parents) == 0 {
+		s.due = o.due
+	}
 	s.Parents = append(s.Parents, o.Parents...)
 	o.Parents = nil
-	for _, fingerprint := range o.prints {
-		if fingerprint != 0 {
+	for i := range o.prints { // oldest first
+		if fingerprint := o.prints[(int(o.printAt)+i)%remembered]; fingerprint != 0 {
 			s.remember(fingerprint)
 		}
 	}
