@@ -16,6 +16,9 @@ import (
 // ripe is in the order of touched, but for the streams that were touched since: these are marked, and move to fresh when they come to
 // the front. fresh is in no order; nothing in it was touched before what is in ripe and not marked. When ripe runs out and it is asked for
 // more, fresh is sorted and takes its place.
+//
+// Callers read the clock before they wait for the lock of the shard. When two of them overtake each other, the order of their streams is
+// wrong by the time between the two.
 type idle struct {
 	ripe, fresh list
 	// since is no later than any touched in fresh. latest is that of the last one in ripe when fresh became it: what is touched after
