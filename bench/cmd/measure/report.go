@@ -126,6 +126,7 @@ var comparisons = []target{
 	{what: "non-streaming span: connector ÷ unmarshal", over: "PlainConnector", under: "PlainUnmarshal"},
 	{what: "GenAI span of 25 attributes: processor ÷ unmarshal", over: "GenAIProcessor", under: "GenAIUnmarshal"},
 	{what: "mix: processor ÷ unmarshal", over: "MixProcessor", under: "MixUnmarshal"},
+	{what: "mix: marshal and compress, split ÷ as it came", over: "MixSplitExport", under: "MixExport"},
 	{what: "mix: processor ÷ (transform's never-matching condition)", over: "MixProcessor", under: "MixTransformNever"},
 	{what: "stream of 100 chunks, the same batch with its request spans to both: connector ÷ spanmetrics", over: "ChunkedConnectorExplicit", under: "ChunkedSpanMetricsAllSpans"},
 	{what: "stream without chunks, the same batch with its request spans to both: connector ÷ spanmetrics", over: "GenAIConnectorExplicit", under: "GenAISpanMetricsAllSpans"},
